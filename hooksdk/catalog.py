@@ -342,6 +342,25 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def fence(self) -> int:
+        """The number of this holder of the session: whoever takes the session over has a higher one."""
+        ...
+
+    @property
+    def fences(self) -> Mapping[str, int]:
+        """The fence by session: of the runs around this one, if it is a sub-agent's, and the own one last. Keys stand
+        for ids. A service that keeps the highest of each, and refuses a call with a lower one, does nothing for a
+        worker that has lost a session."""
+        ...
+
+    async def still_held(self) -> bool:
+        """True while this worker holds the session, and those of the runs around it; False once it has let one go, or
+        another worker has taken one over. Raises `StoreError` where the store cannot be asked, and `TranscriptChanged`
+        where somebody else has changed what is stored. The worker may be stopped right after the answer, so that only a
+        service that compares `fences` is safe."""
+        ...
+
+    @property
     def catalog(self) -> Catalog:
         """The tools granted to this run."""
         ...

@@ -19,6 +19,7 @@ from hooksdk._ledger.calls import CallInProgress, CallOptions
 from hooksdk._run import messages as messaging
 from hooksdk._run.asking import keep_let_through
 from hooksdk._run.call import call_once, end_calls
+from hooksdk._run.context import still_held
 from hooksdk._run.finishing import Finish, judge_answer, newest_reply, waits_for_finish
 from hooksdk._run.hook_steps import AroundStack, fill_for_owner, label_loaded
 from hooksdk._run.judged import JudgedCall, judge_call
@@ -369,6 +370,10 @@ class Run(AsyncOnly):
         """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a
         call."""
         return self._state.secrets.value(value) if self._state.secrets.active else value
+
+    async def still_held(self) -> bool:
+        """As `ToolContext.still_held`, for tools that run elsewhere. Their fences are `run.info.fences`."""
+        return await still_held(self._state)
 
     async def fill_secrets(self, tool: Tool, value: Any, *, shared: bool = False) -> Any:
         """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started

@@ -27,7 +27,7 @@ from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe, run_shielded
 from hooksdk._transcript.storage import as_store_errors
-from hooksdk.approvals import Approver
+from hooksdk.approvals import Approver, digest_of
 from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
 from hooksdk.errors import (
     AsyncOnly,
@@ -360,6 +360,7 @@ class Session(AsyncOnly):
         """
         own_transcript = self._need_transcript()
         dispatcher, states, kept, reading = self._dispatcher, self._states, self._family, self._reading
+        assert self._log is not None
         assert dispatcher is not None
         assert states is not None
         assert kept is not None
@@ -379,6 +380,8 @@ class Session(AsyncOnly):
             provider=provider,
             model=model,
             transcript=transcript,
+            # By its id in the store: parts of one session (`shared_as`) have a holder each.
+            fences={f"session-{digest_of(self.id)[:32]}": self._log.token},
         )
         check_number("session.run(context_window=...)", context_window, "context_window=128_000", optional=True)
         check_function("session.run(approver=...)", approver, "async def (request) -> Approval")

@@ -31,6 +31,12 @@ PROMISED = {
         "Done now.\ntest_total.py has not run since the last change. Go on.\npassed\nDone, and tested.\ncompleted",
     ],
 }
+if hasattr(os, "WUNTRACED"):  # its worker is stopped by a signal
+    PROMISED["fenced_bank.py"] = [
+        "B asks: Run 'pay' again? It may have taken effect. No\nA wakes. Does it hold the session? False",
+        "The bank: refused: fence 1, and another worker came with 2",
+        "A ends: its session is another's\nPayments: []",
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(PROMISED))

@@ -79,6 +79,9 @@ class RunInfo:
         family: The run's family, which is the same for a run and for all runs of sub-agents below it: the id of the
             outermost run. A run that goes on with what a pause or a crash has left keeps the id of before.
         transcript: False where the run keeps neither messages nor results.
+        fences: A number for each session that the run needs, which rises with every holder of the session: those of the
+            runs around it, the outermost first, and its own, the last. A service that keeps the highest of each knows
+            by a lower one that another worker has taken over. A key stands for a session's id.
     """
 
     session_id: str = ""
@@ -95,6 +98,7 @@ class RunInfo:
     family: str = ""
     metadata: Fresh[Mapping[str, Any] | None] = Fresh(None)
     transcript: bool = True
+    fences: Fresh[Mapping[str, int]] = field(default=Fresh({}))  # a field takes no mutable default by itself
 
     def __post_init__(self) -> None:
         for chain, own in (("triggers", self.trigger), ("agents", self.agent_id)):

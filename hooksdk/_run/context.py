@@ -11,7 +11,7 @@ from hooksdk._run.plugin_states import PluginStorage
 from hooksdk._run.state import RunState
 from hooksdk.calls import CallOrigin, ToolResult
 from hooksdk.catalog import Storage
-from hooksdk.errors import RunClosed
+from hooksdk.errors import RunClosed, SessionBusy, SessionClosed
 from hooksdk.records import Progress
 from hooksdk.transcript import Results
 
@@ -26,6 +26,18 @@ def without_secrets(state: RunState, work: CallInProgress, value: T) -> T:
     """The value without those of secrets, the short ones of this call among them."""
     value, short = state.secrets.value(value), work.input.short_secrets
     return short.value(value) if short else value
+
+
+async def still_held(run: RunState | None) -> bool:
+    """True while this worker holds the run's session, and those of the runs around it: another worker may have taken
+    over one of them alone. Raises what the store raises."""
+    try:
+        while run is not None:
+            await run.parts.transcript.verify()
+            run = run.parts.parent_run
+    except (SessionBusy, SessionClosed):
+        return False
+    return True
 
 
 @final
@@ -69,6 +81,17 @@ class Context:
     @property
     def effect_id(self) -> str:
         return self._state.ledger.effect_id(self._work)
+
+    @property
+    def fence(self) -> int:
+        return [*self.fences.values()][-1]
+
+    @property
+    def fences(self) -> Mapping[str, int]:
+        return self._state.info.fences
+
+    async def still_held(self) -> bool:
+        return await still_held(self._state)
 
     @property
     def _over(self) -> bool:

@@ -41,9 +41,11 @@ def make_info(
     provider: str | None,
     model: str | None,
     transcript: bool,
+    fences: Mapping[str, int],
 ) -> RunInfo:
-    """Where the run comes from. In a sub-agent's session much of it is the parent's: `above` is that run. `family` is the
-    one that the host names, `left_open` the one that an earlier run of the session has left open, if any."""
+    """Where the run comes from. In a sub-agent's session much of it is the parent's: `above` is that run. `fences` are
+    the session's own. `family` is the one that the host names, `left_open` the one that an earlier run of the session
+    has left open, if any."""
     if trigger is None:
         trigger = "subagent" if parent else "user"
     if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one
@@ -77,6 +79,7 @@ def make_info(
         triggers=(*above.triggers, trigger) if above else (trigger,),
         agents=(*above.agents, agent_id) if above else (agent_id,),
         transcript=transcript,
+        fences={**around.fences, **fences},
         metadata=json_value("session.run(metadata=...)", {**extra, **(metadata or {})}),
     )
 

@@ -26,6 +26,7 @@ The kinds of entries, with their fields:
 - lost: effects of calls that have ended, and whose reply the list of the host has lost
 - used: what a request used: model, run, family (of a sub-agent's), tokens (`costs.Usage` without zeros); m counts the
   reply, too
+- chain: why (its hashes began anew), before (the hashes of the newest message and entry until then)
 - state: plugin, change (`changes.py`: what is new in it), or state (the whole of it)
 """
 
@@ -142,6 +143,9 @@ class Ledger(Turns):
 
     def _apply_used(self, _entry: Entry) -> None:
         """What requests used is read from the journal itself."""
+
+    def _apply_chain(self, _entry: Entry) -> None:
+        """Said for whoever reads the journal: nothing changes."""
 
     def _slot_at(self, entry: Entry) -> Slot | None:
         reply, order = int(entry["reply"]), int(entry["order"])

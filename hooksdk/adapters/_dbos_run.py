@@ -1,6 +1,7 @@
 """One durable run as a DBOS workflow: what it does next follows from what its steps answered, so that another worker
 that replays it comes to the same place. Whatever touches the session is a step, and each can be made again after a
-crash: the session says what of it was done."""
+crash: the session says what of it was done. Whoever changes the order, the names or the answers of steps raises `STEPS`
+in `_dbos_versions`, or lets the runs that wait fail in the next deploy."""
 
 from __future__ import annotations
 
@@ -131,9 +132,9 @@ class DurableRun:
         reason: OutcomeReason | None = None
         blocked: list[str] = []
         while reason is None:
-            if (reason := self._limit()) is not None:
+            if (reason := self._limit(*begun["limits"])) is not None:
                 break
-            turn: Turn = await _step(f"model {self.stay.agent.model.name}", self._turn)
+            turn: Turn = await _step("model", self._turn)
             self.turns, self.text, self.tokens = turn["turns"], turn["text"], turn["tokens"]
             self.reminders, blocked = turn["reminders"], turn["blocked"]
             await self._make(turn["calls"])
@@ -147,11 +148,10 @@ class DurableRun:
             "blocked": str(RunBlocked(*blocked)) if blocked else "",
         }
 
-    def _limit(self) -> OutcomeReason | None:
-        limits = self.stay.agent.limits
-        if self.turns >= limits.turns:
+    def _limit(self, turns: int, tokens: int | None) -> OutcomeReason | None:
+        if self.turns >= turns:
             return "turn_limit"
-        return "token_limit" if limits.tokens is not None and self.tokens >= limits.tokens else None
+        return "token_limit" if tokens is not None and self.tokens >= tokens else None
 
     # The beginning
 
@@ -163,7 +163,8 @@ class DurableRun:
             return [call for call, written in self._read_calls(_session, loop) if written.id in waiting]
 
         calls = await self.stay.do(begin)
-        return {"start": self.stay.start, "calls": calls}
+        limits = self.stay.agent.limits  # recorded: the next worker, which may have others, comes to the same place
+        return {"start": self.stay.start, "calls": calls, "limits": [limits.turns, limits.tokens]}
 
     # Replies
 

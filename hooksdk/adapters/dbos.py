@@ -17,15 +17,17 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Any, Self, cast, final
 
 from dbos import DBOS, DBOSConfig, EnqueueOptions, WorkflowHandleAsync
 
+from hooksdk.adapters import _dbos_versions as versions
 from hooksdk.adapters._dbos_run import TOPIC, DurableOutcome, DurableRun, RunFailed
 from hooksdk.adapters._dbos_stay import Agent, RunMovedOn, Stay
+from hooksdk.adapters._dbos_versions import ACTIVE, PREFIX, StandingRuns, list_standing
 from hooksdk.agent import Limits
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import (
@@ -47,12 +49,8 @@ from hooksdk.transcript import SessionLog, SharingStore
 
 logger = logging.getLogger("hooksdk")
 
-__all__ = ["DurableAgent", "DurableOutcome", "RunFailed", "RunMovedOn", "Worker"]
+__all__ = ["DurableAgent", "DurableOutcome", "RunFailed", "RunMovedOn", "StandingRuns", "Worker", "list_standing"]
 
-PREFIX = "hooksdk~"
-"""The prefix of the workers' executor ids, and of the sessions whose leases show that a worker lives. Other executors
-of DBOS are left alone."""
-ACTIVE = ("PENDING", "ENQUEUED", "DELAYED")
 OPTIONS = ("agent_id", "workspace_dir", "requester", "trigger", "metadata", "family")
 """Keywords of `Session.run` that a run may be started with: those whose values are JSON."""
 
@@ -221,6 +219,8 @@ class Worker:
         # The numbers of the desk's questions that each workflow waits for, and its task.
         self._waiting: dict[str, Sequence[int]] = {}
         self._waiters: dict[str, asyncio.Task[Any]] = {}
+        # The versions of which it was said that their runs stand still.
+        self._told: Collection[str] = ()
 
     async def __aenter__(self) -> Self:
         try:
@@ -235,13 +235,15 @@ class Worker:
         self._lease = await self._take_lease()  # before anything runs under its id
         for agent in self.agents:
             await agent.open_in(self, self._stack)
-        DBOS(config={**self.config, "executor_id": self.executor_id})
+        DBOS(config=versions.with_version({**self.config, "executor_id": self.executor_id}))
         if DBOS.executor_id != self.executor_id:
             raise ConfigError(
                 "worker", ("DBOS was made before it: give its configuration to Worker(..., config), which makes it",)
             )
         self._stack.push_async_callback(self._stop)
         DBOS.launch()
+        await self.host.store.set_value(versions.SCHEMAS, self.config.get("dbos_system_schema") or "dbos", True)
+        await self.host.store.set_value(versions.WORKERS, self.executor_id, DBOS.application_version)
         for agent in self.agents:
             await DBOS.register_queue_async(
                 agent.name,
@@ -249,7 +251,7 @@ class Worker:
                 worker_concurrency=agent.at_once,
                 polling_interval_sec=agent.polling,
             )
-        for work in (self._recover, self._ring):
+        for work in (self._recover, self._ring, self._warn):
             task = asyncio.create_task(self._repeat(work), name=f"hooksdk: {work.__name__}")
             self._stack.push_async_callback(_cancel, [task])
 
@@ -319,21 +321,25 @@ class Worker:
         worker takes its lease before it runs anything."""
         self._lease = await self._keep_lease()
         pending = await DBOS.list_workflows_async(status="PENDING", load_input=False, load_output=False)
-        store = cast("SharingStore", self.host.store)
-        held = await store.list_held(PREFIX)
+        store = self.host.store
+        held = await cast("SharingStore", store).list_held(PREFIX)
         names = {one.executor_id for one in pending if one.executor_id and one.executor_id.startswith(PREFIX)} | set(
             held
         )
         dead = sorted(name for name in names - {self.executor_id} if not held.get(name, False))
-        if not dead:
-            return
-        logger.info("workers that died: %s; their workflows go on elsewhere", ", ".join(dead))
-        # Meant for DBOS's Conductor. It takes only workflows that still belong to these executors.
-        await asyncio.to_thread(DBOS._recover_pending_workflows, dead)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        own = {one.executor_id for one in pending if one.app_version == DBOS.application_version}
+        if left := [name for name in dead if name in own]:  # runs of another version stay as they are
+            logger.info("workers that died: %s; their workflows go on elsewhere", ", ".join(left))
+            # Meant for DBOS's Conductor. It takes only workflows that still belong to these executors.
+            await asyncio.to_thread(DBOS._recover_pending_workflows, left)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         for name in dead:
             if not await DBOS.list_workflows_async(status="PENDING", executor_id=name, limit=1, load_input=False):
                 with suppress(SessionBusy):
-                    await self.host.store.delete_session(name, wait=0)
+                    await store.delete_session(name, wait=0)
+                    await store.delete_value(versions.WORKERS, name)
+
+    async def _warn(self) -> None:
+        self._told = await versions.warn_of_standing(self.host.store, self.config.get("name"), self._told)
 
     async def _take_lease(self) -> SessionLog:
         return await self.host.store.open_session(self.executor_id, wait=30)
@@ -344,13 +350,15 @@ class Worker:
             await self._lease.verify()
         except (SessionBusy, StoreError):  # another worker has taken this one for dead
             await self._lease.close()
-            return await self._take_lease()
+            self._lease = await self._take_lease()
+            await self.host.store.set_value(versions.WORKERS, self.executor_id, DBOS.application_version)
         return self._lease
 
     async def _let_lease_go(self) -> None:
         if self._lease is not None:
             await self._lease.close()
             await self.host.store.delete_session(self.executor_id)
+            await self.host.store.delete_value(versions.WORKERS, self.executor_id)
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -27,6 +27,8 @@ from hooksdk.values import fill_secrets, secret_names
 ASKED = ("elicitation", "sampling", "roots")
 # The key in the `_meta` of a call for the id of the call's effect.
 EFFECT_ID = "hooksdk/effect-id"
+# The keys for the number of the session's holder, and for those of all sessions that the call's run needs.
+FENCE, FENCES = "hooksdk/fence", "hooksdk/fences"
 # Characters of a progress message that reach the client.
 LONGEST_MESSAGE = 500
 # Rounds of questions that a server may ask before it answers one call.
@@ -193,8 +195,8 @@ class RunningCall:
 
     @property
     def meta(self) -> types.RequestParamsMeta | None:
-        """The `_meta` that the server gets: the client's own, and the id of the call's effect, which is the same when
-        the call is made again."""
+        """The `_meta` that the server gets: the client's own, the id of the call's effect, which is the same when the
+        call is made again, and the fences, which are higher when another worker makes it."""
         client = self.client
         said: dict[str, Any] = {}
         if client is not None:
@@ -203,6 +205,7 @@ class RunningCall:
                 said[types.LOG_LEVEL_META_KEY] = client.log_level
         if self._context is not None:
             said[EFFECT_ID] = self._context.effect_id
+            said[FENCE], said[FENCES] = self._context.fence, dict(self._context.fences)
         return cast("types.RequestParamsMeta", said) if said else None
 
     async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar, final
 import anyio
 
 from hooksdk.errors import StoreError
+from hooksdk.stores._sealing import PLAIN, Seal
 from hooksdk.stores._tables import VERSION, migrate
 from hooksdk.tasks import in_thread, run_shielded
 
@@ -94,10 +95,13 @@ class Driver(Protocol):
 class Database:
     """One database, for every event loop and thread of this process."""
 
-    def __init__(self, driver: Driver, where: str, begin: Callable[[Run], None] | None = None) -> None:
+    def __init__(
+        self, driver: Driver, where: str, begin: Callable[[Run], None] | None = None, seal: Seal = PLAIN
+    ) -> None:
         """`where` names it in errors, without a password. `begin` is called before the first transaction, once the
         tables are there, in a worker thread."""
         self._begin = begin
+        self.seal = seal
         self.where = where
         self._driver = driver
         self._ready = False

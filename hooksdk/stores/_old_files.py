@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.stores._hashes import digest, session_key
 from hooksdk.stores._names import file_name
+from hooksdk.stores._sealing import PLAIN, Seal
 from hooksdk.stores._sql_log import JOURNAL, MESSAGES, End, chained, named_ends
 from hooksdk.stores.files import BINARY
 from hooksdk.stores.locks import lock
@@ -163,7 +164,7 @@ def _token(path: Path) -> int:
 # Taking over
 
 
-def take_over(run: Run, folder: Path) -> None:
+def take_over(run: Run, folder: Path, seal: Seal) -> None:
     """Take everything over that the files of this folder have. They stay, in a folder beside. What an earlier version
     has open, and what is damaged, is left for later and told of in the log. Raises `StoreError` where the database
     cannot be written."""
@@ -173,12 +174,12 @@ def take_over(run: Run, folder: Path) -> None:
     for start in range(0, len(paths), BATCH):
         with ExitStack() as locks:
             batch = [path for path in paths[start : start + BATCH] if locks.enter_context(_held(path))]
-            taken = [path for path in batch if (step := _step(path)) is not None and run(step)]
+            taken = [path for path in batch if (step := _step(path, seal)) is not None and run(step)]
             for path in taken:
                 _keep(path)
 
 
-def take_over_session(run: Run, folder: Path, session_id: str) -> None:
+def take_over_session(run: Run, folder: Path, session_id: str, seal: Seal) -> None:
     """Take one session over, if it is in files still. Raises `SessionBusy` while an earlier version has it open, and
     `StoreError` for damage."""
     path = journal_of(folder, session_id)
@@ -187,7 +188,7 @@ def take_over_session(run: Run, folder: Path, session_id: str) -> None:
     with _held(path) as is_ours:
         if is_ours:
             session = read_old_session(path)
-            if not run(lambda transaction: _insert(transaction, path, session)):
+            if not run(lambda transaction: _insert(transaction, path, session, seal)):
                 problem = "the database has another session of this id"
                 raise StoreError(str(path), f"{problem}. Move this file away, or import it under another id")
             _keep(path)
@@ -195,29 +196,29 @@ def take_over_session(run: Run, folder: Path, session_id: str) -> None:
             raise SessionBusy(session_id, 0)
 
 
-def _step(path: Path) -> Callable[[Transaction], bool] | None:
+def _step(path: Path, seal: Seal) -> Callable[[Transaction], bool] | None:
     try:
         if path.suffix == ".json":
             data = path.read_bytes()
             content = json.loads(data)
             space, values = str(content["space"]), dict(content["values"])
-            return lambda transaction: _insert_values(transaction, path, data, space, values)
+            return lambda transaction: _insert_values(transaction, path, data, space, values, seal)
         session = read_old_session(path)
     except (StoreError, OSError, ValueError, KeyError, TypeError) as error:
         logger.warning("%s is not taken over: %s", path, error)
         return None
-    return lambda transaction: _insert(transaction, path, session)
+    return lambda transaction: _insert(transaction, path, session, seal)
 
 
-def _insert(transaction: Transaction, path: Path, session: OldSession) -> bool:
+def _insert(transaction: Transaction, path: Path, session: OldSession, seal: Seal) -> bool:
     """Store a session. False where another one of this id is stored already."""
     before = _taken_before(transaction, path)
     if before is not None:  # and the process died before it moved the files
         return before == session.fingerprint
     row: dict[str, Any] = {"id": session_key(session.session_id), "name": json.dumps(session.session_id)}
     parts = [
-        (MESSAGES, *chained(row["id"], End(), session.messages, [{} for _ in session.messages])),
-        (JOURNAL, *chained(row["id"], End(), session.journal, list(map(_kind, session.journal)))),
+        (MESSAGES, *chained(row["id"], MESSAGES, End(), session.messages, [{} for _ in session.messages], seal)),
+        (JOURNAL, *chained(row["id"], JOURNAL, End(), session.journal, list(map(_kind, session.journal)), seal)),
     ]
     row |= {"token": session.token, "changed": session.changed, **named_ends({table: end for table, _, end in parts})}
     if not transaction.execute(INSERT_SESSION, row).rowcount:
@@ -234,19 +235,22 @@ def _kind(line: bytes) -> dict[str, str]:
     return {"kind": str(json.loads(line).get("kind", ""))[:80]}
 
 
-def _insert_values(transaction: Transaction, path: Path, data: bytes, space: str, values: dict[str, Any]) -> bool:
+def _insert_values(
+    transaction: Transaction, path: Path, data: bytes, space: str, values: dict[str, Any], seal: Seal
+) -> bool:
     """Store the values of a space. Those that are stored already stay as they are."""
     fingerprint = hashlib.sha256(data).hexdigest()
     if _taken_before(transaction, path) == fingerprint:
         return True
     for key, value in values.items():
-        _insert_value(transaction, space, key, json.dumps(value))
+        _insert_value(transaction, space, key, json.dumps(value), seal)
     _note_taken(transaction, path, fingerprint)
     return True
 
 
-def _insert_value(transaction: Transaction, space: str, key: str, body: str) -> None:
-    row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key), "body": body}
+def _insert_value(transaction: Transaction, space: str, key: str, value: str, seal: Seal = PLAIN) -> None:
+    row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
+    row["body"] = body = seal.close(value, "value", row["space"], row["key"])
     transaction.execute(INSERT_VALUE, {**row, "hash": digest(row["space"], row["key"], body)})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast, final
 
@@ -17,7 +18,8 @@ import anyio
 from hooksdk.errors import HookSDKError, SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
 from hooksdk.stores import _holders
-from hooksdk.stores._hashes import NO_ROWS, chain, digest, session_key, tag_of
+from hooksdk.stores._hashes import NO_ROWS, chain, digest, session_key
+from hooksdk.stores._sealing import PLAIN, Seal
 from hooksdk.tasks import run_shielded
 from hooksdk.transcript import Entry, MessageSource, RowKind, SessionState, StoredRow, encode_for
 
@@ -100,15 +102,24 @@ class SqlLog:
     """
 
     def __init__(
-        self, database: Database, session_id: str, *, holder: str, token: int, lease: float, ends: Ends
+        self,
+        database: Database,
+        session_id: str,
+        *,
+        existed: bool,
+        holder: str,
+        token: int,
+        lease: float,
+        ends: Ends,
     ) -> None:
         self.session_id = session_id
-        self.existed = token > 1
+        self.existed = existed
         self.token = token
         self.is_open = True
         self.row: dict[str, Any] = {"id": session_key(session_id), "token": token, "holder": holder, "lease": lease}
         _holders.live_with(holder, self)
         self._database = database
+        self._seal = database.seal
         self._ends = ends
         self._alone = anyio.Lock()
         # The messages from a position on, as they are stored: a server cannot be asked without waiting.
@@ -120,7 +131,7 @@ class SqlLog:
         self._rows_fit = True
         # A write was begun, and it is not known whether it was stored: it is undone before anything else is done.
         self._doubtful = False
-        # The write replaces the stored journal: the new one counts then.
+        # The write replaces what is stored: if it was stored, the new rows count.
         self._rewriting = False
 
     async def _hold(
@@ -169,8 +180,7 @@ class SqlLog:
         if not transaction.execute(RENEW, self.row).rowcount:
             raise SessionBusy(self.session_id, 0)
         if self._rewriting:  # whether the old journal is stored or the new one is decided by now
-            stored = _ends_of(transaction, self.row)
-            self._ends[JOURNAL] = stored[JOURNAL] if stored else End()
+            self._ends = _ends_of(transaction, self.row) or self._ends
             self._rewriting = False
         transaction.execute(SETTLE, {**self.row, **named_ends(self._ends)})
         for table, end in self._ends.items():
@@ -197,7 +207,9 @@ class SqlLog:
 
     async def read_encoded(self) -> tuple[MessageSource, Sequence[bytes], list[Entry]]:
         """The messages as they are stored, and the journal. Raises `StoreError`."""
-        lines, journal = await self._hold(lambda transaction: read_encoded(transaction, self.session_id, self._ends))
+        lines, journal = await self._hold(
+            lambda transaction: read_encoded(transaction, self.session_id, self._ends, self._seal)
+        )
         self._unkept, self._state_size = sum(map(len, lines)), 0
         if self._database.is_remote:
             self._warm_start, self._warm = 0, lines
@@ -224,18 +236,24 @@ class SqlLog:
         if (
             before is None
             or journal_before is None
-            or bytes(stored_hash) != digest(count, entries, upto, before, journal_before, body)
+            or bytes(stored_hash) != digest(count, entries, upto, before, journal_before, body, self._seal.key_id)
         ):
             logger.warning("session %r: its kept state does not fit what is stored, and is made anew", self.session_id)
             return None
         recent, start = list[bytes](), count
         while start > upto and sum(map(len, recent)) < RECENT_BYTES:
             stop, start = start, max(upto, start - RECENT_ROWS)
-            recent = [*read_chain(transaction, MESSAGES, self.session_id, start, stop), *recent]
-        later = read_chain(transaction, MESSAGES, self.session_id, count, self._ends[MESSAGES].length)
-        journal = read_chain(transaction, JOURNAL, self.session_id, entries, self._ends[JOURNAL].length)
+            recent = [*read_chain(transaction, MESSAGES, self.session_id, start, stop, self._seal), *recent]
+        later = read_chain(transaction, MESSAGES, self.session_id, count, self._ends[MESSAGES].length, self._seal)
+        journal = read_chain(transaction, JOURNAL, self.session_id, entries, self._ends[JOURNAL].length, self._seal)
         _check_ends(transaction, self.session_id, self._ends)
-        return SessionState(body, count, recent, later, [*_parse(journal, JOURNAL, self.session_id, entries)])
+        return SessionState(
+            self._seal.open(body, self.row["id"], "state"),
+            count,
+            recent,
+            later,
+            [*_parse(journal, JOURNAL, self.session_id, entries)],
+        )
 
     def scan(self, start: int, stop: int) -> Iterator[Message]:
         """The messages from `start` to before `stop`, each a fresh object. Raises `StoreError`."""
@@ -243,7 +261,7 @@ class SqlLog:
             if start < self._warm_start:
                 end = min(stop, self._warm_start)
                 lines = self._database.look(
-                    lambda transaction: read_chain(transaction, MESSAGES, self.session_id, start, end)
+                    lambda transaction: read_chain(transaction, MESSAGES, self.session_id, start, end, self._seal)
                 )
                 if end < self._warm_start:
                     return _parse(lines, MESSAGES, self.session_id, start)
@@ -257,7 +275,7 @@ class SqlLog:
             last = min(first + PAGE, stop)
             lines = self._database.look(
                 lambda transaction, first=first, last=last: read_chain(
-                    transaction, MESSAGES, self.session_id, first, last
+                    transaction, MESSAGES, self.session_id, first, last, self._seal
                 )
             )
             yield from _parse(lines, MESSAGES, self.session_id, first)
@@ -271,7 +289,7 @@ class SqlLog:
 
     def find_rows(self, kind: RowKind, tag: str) -> list[StoredRow]:
         """The rows with this tag, by number. Raises `StoreError` as `read_rows`."""
-        return self._rows(FIND_ROWS, kind, tag=tag_of(tag))
+        return self._rows(FIND_ROWS, kind, tag=self._seal.tag(tag))
 
     def _rows(self, statement: str, kind: RowKind, **row: object) -> list[StoredRow]:
         parameters = {**self.row, "kind": kind, **row}
@@ -279,7 +297,8 @@ class SqlLog:
         for number, tag, body, stored_hash in found:
             if digest(self.row["id"], kind, number, bytes(tag), body) != bytes(stored_hash):
                 self._forget_rows(kind, f"row {number} was changed")
-        return [StoredRow(number, "", body) for number, _, body, _ in found]
+        key = self.row["id"]
+        return [StoredRow(number, "", self._seal.open(body, key, kind, number)) for number, _, body, _ in found]
 
     def _forget_rows(self, kind: RowKind, problem: str) -> NoReturn:
         self._rows_fit = False
@@ -301,13 +320,14 @@ class SqlLog:
         if known != ends[MESSAGES].length:
             return
         parameters: list[dict[str, Any]] = []
-        for kind, (number, text, body) in rows:
-            tag = tag_of(text)
+        for kind, (number, text, whole) in rows:
+            tag, body = self._seal.tag(text), self._seal.close(whole, key, kind, number)
             own_hash = digest(key, kind, number, tag, body)
             parameters.append({"id": key, "kind": kind, "number": number, "tag": tag, "body": body, "hash": own_hash})
         entries, before, journal_before = ends[JOURNAL].length, ends[MESSAGES].hash, ends[JOURNAL].hash
-        row = {"id": key, "count": known, "entries": entries, "upto": upto, "body": state}
-        row["hash"] = digest(known, entries, upto, before, journal_before, state)
+        sealed = self._seal.close(state, key, "state")
+        row = {"id": key, "count": known, "entries": entries, "upto": upto, "body": sealed}
+        row["hash"] = digest(known, entries, upto, before, journal_before, sealed, self._seal.key_id)
 
         def store(transaction: Transaction) -> None:
             if anew:
@@ -340,7 +360,7 @@ class SqlLog:
         rows: list[dict[str, Any]] = []
 
         def ends() -> Ends:
-            rows[:], end = chained(self.row["id"], self._ends[table], lines, columns)
+            rows[:], end = chained(self.row["id"], table, self._ends[table], lines, columns, self._seal)
             return {**self._ends, table: end}
 
         def store(transaction: Transaction) -> None:
@@ -362,7 +382,7 @@ class SqlLog:
     async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
         """Store these entries instead of the journal, in one transaction. The kept state goes with it."""
         lines = [encode_for(f"session '{self.session_id}'", entry) for entry in entries]
-        rows, end = chained(self.row["id"], End(), lines, list(map(_kind, entries)))
+        rows, end = chained(self.row["id"], JOURNAL, End(), lines, list(map(_kind, entries)), self._seal)
 
         def store(transaction: Transaction) -> None:
             self._rewriting = True
@@ -373,6 +393,33 @@ class SqlLog:
                 transaction.execute(JOURNAL.insert, rows)
 
         await self._hold(store, lambda: {**self._ends, JOURNAL: end})
+
+    async def rekey(self) -> bool:
+        """Encrypt the whole session anew with the store's first key, in one transaction; False where none is to be
+        encrypted anew. The journal says that its chains began anew, and how they ended before."""
+        prefix = f"~{self._seal.key_id}:%"
+        if not await self._hold(lambda transaction: _other_keys(transaction, {**self.row, "prefix": prefix})):
+            return False
+        _, lines, journal = await self.read_encoded()
+        before = {table.name: end.hash.hex() for table, end in self._ends.items()}
+        entry = {"kind": "chain", "m": len(lines), "time": round(time.time(), 3), "why": "a new key", "before": before}
+        bodies = [encode_for(f"session '{self.session_id}'", each) for each in (*journal, entry)]
+        key = self.row["id"]
+        stored = {
+            MESSAGES: chained(key, MESSAGES, End(), lines, [{} for _ in lines], self._seal),
+            JOURNAL: chained(key, JOURNAL, End(), bodies, list(map(_kind, (*journal, entry))), self._seal),
+        }
+
+        def store(transaction: Transaction) -> None:
+            self._rewriting = True
+            for statement in (MESSAGES.cut, JOURNAL.cut, DROP_STATE, DROP_ROWS):
+                transaction.execute(statement, {**self.row, "length": 0})
+            for table, (rows, _) in stored.items():
+                if rows:
+                    transaction.execute(table.insert, rows)
+
+        await self._hold(store, lambda: {table: end for table, (_, end) in stored.items()})
+        return True
 
     def _compare(self, transaction: Transaction) -> None:
         for table, end in self._ends.items():
@@ -411,15 +458,22 @@ class SqlLog:
 
 
 def chained(
-    key: int, end: End, lines: Sequence[bytes], columns: Sequence[dict[str, str]]
+    key: int, table: Table, end: End, lines: Sequence[bytes], columns: Sequence[dict[str, str]], seal: Seal = PLAIN
 ) -> tuple[list[dict[str, Any]], End]:
     """The rows of these lines of a session, with their hashes, and the end of the sequence after them."""
     rows: list[dict[str, Any]] = []
     for line, more in zip(lines, columns, strict=True):
-        row = {"id": key, "position": end.length, "body": line.decode(), **more}
-        end = End(end.length + 1, chain(end.hash, line))
+        body = seal.close(line.decode(), key, table.name, end.length)
+        row = {"id": key, "position": end.length, "body": body, **more}
+        end = End(end.length + 1, chain(end.hash, body.encode()))
         rows.append({**row, "hash": end.hash})
     return rows, end
+
+
+def _other_keys(transaction: Transaction, row: dict[str, Any]) -> bool:
+    """True where a body of the session is not encrypted with the key of this prefix."""
+    statement = "SELECT 1 FROM hooksdk_{} WHERE session = :id AND body NOT LIKE :prefix LIMIT 1"
+    return any(transaction.execute(statement.format(table.name), row).fetchone() for table in (MESSAGES, JOURNAL))
 
 
 def named_ends(ends: Ends, prefix: str = "") -> dict[str, Any]:
@@ -446,24 +500,30 @@ def ends_in(columns: Sequence[Any]) -> Ends:
     return {MESSAGES: End(messages, bytes(messages_hash)), JOURNAL: End(journal, bytes(journal_hash))}
 
 
-def read_session(transaction: Transaction, session_id: str) -> tuple[list[Message], list[Entry]] | None:
+def read_session(
+    transaction: Transaction, session_id: str, seal: Seal = PLAIN
+) -> tuple[list[Message], list[Entry]] | None:
     """The messages and the journal of a session, whoever holds it; None where there is none."""
     ends = _ends_of(transaction, {"id": session_key(session_id)})
     if ends is None:
         return None
-    lines, journal = read_encoded(transaction, session_id, ends)
+    lines, journal = read_encoded(transaction, session_id, ends, seal)
     return [*_parse(lines, MESSAGES, session_id)], journal
 
 
-def read_encoded(transaction: Transaction, session_id: str, ends: Ends) -> tuple[list[bytes], list[Entry]]:
+def read_encoded(
+    transaction: Transaction, session_id: str, ends: Ends, seal: Seal = PLAIN
+) -> tuple[list[bytes], list[Entry]]:
     """Both sequences, the messages as their JSON. Raises `StoreError` for a row that is missing or was changed."""
-    journal = read_chain(transaction, JOURNAL, session_id, 0, ends[JOURNAL].length)
-    lines = read_chain(transaction, MESSAGES, session_id, 0, ends[MESSAGES].length)
+    journal = read_chain(transaction, JOURNAL, session_id, 0, ends[JOURNAL].length, seal)
+    lines = read_chain(transaction, MESSAGES, session_id, 0, ends[MESSAGES].length, seal)
     _check_ends(transaction, session_id, ends)
     return lines, [*_parse(journal, JOURNAL, session_id)]
 
 
-def read_chain(transaction: Transaction, table: Table, session_id: str, start: int, stop: int) -> list[bytes]:
+def read_chain(
+    transaction: Transaction, table: Table, session_id: str, start: int, stop: int, seal: Seal = PLAIN
+) -> list[bytes]:
     """The bodies from `start` to before `stop`, each of which fits its hash. Raises `StoreError`."""
     lines: list[bytes] = []
     row: dict[str, Any] = {"id": session_key(session_id), "stop": stop, "limit": PAGE}
@@ -475,13 +535,15 @@ def read_chain(transaction: Transaction, table: Table, session_id: str, start: i
         for number, (position, body, stored_hash) in enumerate(rows, expected):
             if position != number:
                 raise _damage(table, session_id, number, f"this row is missing; the next is {position}")
-            line = body.encode()
-            before = chain(before, line)
+            before = chain(before, body.encode())
             if before != bytes(stored_hash):
                 raise _damage(
                     table, session_id, position, "this row was changed by somebody else, or the one before it"
                 )
-            lines.append(line)
+            try:
+                lines.append(seal.open(body, row["id"], table.name, position).encode())
+            except StoreError as error:
+                raise _damage(table, session_id, position, error.problem) from error
     return lines
 
 

@@ -79,7 +79,7 @@ def _add_hashes(transaction: Transaction) -> None:
         row: dict[str, Any] = {"id": session_key(json.loads(name)), "name": name, "token": token, "holder": holder}
         row |= {"expires": expires, "changed": changed}
         for table in ("messages", "journal"):
-            row[table], row[f"{table}_hash"] = _copy(transaction, table, key, row["id"])
+            row[table], row[f"{table}_hash"] = _copy(transaction, table, key, row)
         transaction.execute(
             """INSERT INTO hooksdk_sessions VALUES (
             :id, :name, :token, :holder, :expires, :changed, :messages, :messages_hash, :journal, :journal_hash)""",
@@ -94,7 +94,7 @@ def _add_hashes(transaction: Transaction) -> None:
         transaction.execute("INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash)", rows)
 
 
-def _copy(transaction: Transaction, table: str, key: str, session: int) -> tuple[int, bytes]:
+def _copy(transaction: Transaction, table: str, key: str, session: dict[str, Any]) -> tuple[int, bytes]:
     count, end = 0, NO_ROWS
     columns = ":session, :position, :body, :hash" if table == "messages" else ":session, :position, :kind, :body, :hash"
     for page in _pages(transaction, table, key):
@@ -103,10 +103,19 @@ def _copy(transaction: Transaction, table: str, key: str, session: int) -> tuple
             end = chain(end, body.encode())
             count = position + 1
             kind = {} if table == "messages" else {"kind": kind_of(body)}
-            rows.append({"session": session, "position": position, "body": body, "hash": end, **kind})
+            rows.append({"session": session["id"], "position": position, "body": body, "hash": end, **kind})
         if rows:
             transaction.execute(f"INSERT INTO hooksdk_{table} VALUES ({columns})", rows)
+            if table == "journal" and session["changed"] is None:  # version 1 had no time of the newest write
+                session["changed"] = _time_in(rows[-1]["body"])
     return count, end
+
+
+def _time_in(body: str) -> float | None:
+    try:
+        return float(json.loads(body)["time"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _pages(transaction: Transaction, table: str, key: str) -> Iterator[list[Any]]:

@@ -12,7 +12,8 @@ import functools
 import importlib.util
 import json
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -27,6 +28,7 @@ from hooksdk.stores._database import Database, Driver, Transaction
 from hooksdk.stores._hashes import NO_ROWS, digest, session_key
 from hooksdk.stores._names import file_name
 from hooksdk.stores._old_files import journal_of, old_files, take_over, take_over_session
+from hooksdk.stores._sealing import Seal, seal_of
 from hooksdk.stores._sql_log import RENEW, SqlLog, ends_in, read_session
 from hooksdk.stores.summaries import FIRST_ENTRIES, FIRST_MESSAGES
 from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task
@@ -43,11 +45,12 @@ MOST_BYTES = 256 * 1024
 # The name of the database in a folder.
 FILE_NAME = "hooksdk.db"
 TAKE = """
-INSERT INTO hooksdk_sessions VALUES (:id, :name, 1, :holder, {now} + :lease, NULL, 0, :no_rows, 0, :no_rows)
+INSERT INTO hooksdk_sessions VALUES (:id, :name, :first, :holder, {now} + :lease, NULL, 0, :no_rows, 0, :no_rows)
 ON CONFLICT (id) DO UPDATE SET token = hooksdk_sessions.token + 1, holder = excluded.holder, expires = excluded.expires
 WHERE hooksdk_sessions.name = excluded.name AND (
 hooksdk_sessions.expires IS NULL OR hooksdk_sessions.expires <= {now} OR hooksdk_sessions.holder = :claim)
 RETURNING token, messages, messages_hash, journal, journal_hash"""
+EXISTS = "SELECT 1 FROM hooksdk_sessions WHERE id = :id"
 HOLDER = "SELECT holder, expires - {now} FROM hooksdk_sessions WHERE id = :id"
 CLAIM = """
 WITH picked AS MATERIALIZED (
@@ -59,7 +62,7 @@ SELECT name, holder, expires > {now} FROM hooksdk_sessions WHERE expires IS NOT 
 DELETE = [f"DELETE FROM hooksdk_{name} WHERE session = :id" for name in ("messages", "journal", "rows", "states")]
 DELETE.append("DELETE FROM hooksdk_sessions WHERE id = :id")
 BEGINNINGS = (
-    "SELECT name, changed, (SELECT body FROM hooksdk_journal AS last WHERE last.session = hooksdk_sessions.id ORDER BY position DESC LIMIT 1)"
+    "SELECT id, name, changed"
     + "".join(
         f", (SELECT body FROM hooksdk_{table} AS line WHERE line.session = hooksdk_sessions.id AND position = {position}"
         f" AND length(body) <= {MOST_BYTES})"
@@ -75,6 +78,9 @@ ON CONFLICT (space, key) DO UPDATE SET body = excluded.body, hash = excluded.has
 ADD_VALUE = SET_VALUE.partition("DO UPDATE")[0] + "DO NOTHING"
 LOOK_AT_VALUE = "SELECT body, hash FROM hooksdk_values WHERE space = :space AND key = :key"
 REPLACE_VALUE = "UPDATE hooksdk_values SET body = :body, hash = :hash WHERE space = :space AND key = :key"
+OTHER_VALUES = "SELECT space, key FROM hooksdk_values WHERE body NOT LIKE :prefix LIMIT :limit"
+# Values that are encrypted anew in one transaction.
+VALUES_AT_ONCE = 100
 DELETE_VALUE = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
 
 
@@ -105,9 +111,18 @@ class SqlStore:
     ```
     """
 
-    def __init__(self, place: str | PathLike[str], *, lease: float = 15.0, old_files: Path | None = None) -> None:
+    def __init__(
+        self,
+        place: str | PathLike[str],
+        *,
+        lease: float = 15.0,
+        old_files: Path | None = None,
+        keys: Sequence[bytes] = (),
+    ) -> None:
         """`old_files` is the folder of earlier versions' files; None for that of the database, where `place` is a
-        folder."""
+        folder. With `keys`, of 32 bytes each, what is written is encrypted with the first, and what any of them has
+        encrypted can be read."""
+        self._seal = seal_of(keys)
         self._old_files = old_files
         if isinstance(place, PathLike):
             folder = Path(place).expanduser()
@@ -152,8 +167,9 @@ class SqlStore:
                 from hooksdk.stores._postgres import PostgresDriver
 
                 driver = PostgresDriver(self._url, stall=self.lease)
-            begin = functools.partial(take_over, folder=self._old_files) if self._old_files else None
-            self._database = Database(driver, str(self), begin)
+            folder, seal = self._old_files, self._seal
+            begin = functools.partial(take_over, folder=folder, seal=seal) if folder else None
+            self._database = Database(driver, str(self), begin, seal)
         return self._database
 
     async def _take_over(self, session_id: str) -> None:
@@ -162,7 +178,7 @@ class SqlStore:
         folder, database = self._old_files, self._open()
         if folder is None or not journal_of(folder, session_id).exists():
             return
-        await database.work(lambda run: take_over_session(run, folder, session_id))
+        await database.work(lambda run: take_over_session(run, folder, session_id, self._seal))
 
     # Sessions
 
@@ -171,7 +187,8 @@ class SqlStore:
         does not lapse, in time."""
         database, holder = self._open(), _holders.new_holder()
         row = {"id": session_key(session_id), "name": json.dumps(session_id), "holder": holder, "lease": self.lease}
-        row |= {"no_rows": NO_ROWS}
+        # A session that was deleted and begins again has a higher token than any holder of it had.
+        row |= {"no_rows": NO_ROWS, "first": int(time.time())}
         row["claim"] = self._claims.pop(session_id, "")
         await self._take_over(session_id)
         logs: list[SqlLog] = []
@@ -179,6 +196,7 @@ class SqlStore:
 
         def take(transaction: Transaction) -> SqlLog | None:
             nonlocal rival
+            existed = transaction.execute(EXISTS, row).fetchone() is not None
             taken: Any = transaction.execute(TAKE, row).fetchone()
             name, rest = "", 0.0
             if taken is None:
@@ -191,7 +209,10 @@ class SqlStore:
                 rival = f"{_holders.readable(name)}, {lapse}" if name else ""
                 return None
             ends = ends_in(taken[1:])
-            return SqlLog(database, session_id, holder=holder, token=taken[0], lease=self.lease, ends=ends)
+            token: int = taken[0]
+            return SqlLog(
+                database, session_id, existed=existed, holder=holder, token=token, lease=self.lease, ends=ends
+            )
 
         async def take_once() -> None:
             logs.extend(filter(None, [await database.transaction(take)]))
@@ -279,14 +300,14 @@ class SqlStore:
     async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal of a session as they are now, whoever holds it. Raises `StoreError`."""
         await self._take_over(session_id)
-        stored = await self._look(functools.partial(read_session, session_id=session_id), None)
+        stored = await self._look(functools.partial(read_session, session_id=session_id, seal=self._seal), None)
         if stored is None:
             raise unknown_session(session_id)
         return stored
 
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
-        return bool(await self._rows("SELECT 1 FROM hooksdk_sessions WHERE id = :id", id=session_key(session_id)))
+        return bool(await self._rows(EXISTS, id=session_key(session_id)))
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions, sorted."""
@@ -299,7 +320,7 @@ class SqlStore:
             return transaction.execute(BEGINNINGS).fetchall()
 
         found = await self._look(rows, ())
-        return await in_thread(lambda: [_beginning(*row) for row in found])
+        return await in_thread(lambda: [_beginning(self._seal, *row) for row in found])
 
     async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
         """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
@@ -323,13 +344,14 @@ class SqlStore:
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
         """A stored value, a fresh copy."""
         row = {"space": file_name(space), "key": file_name(key)}
-        body = await self._look(functools.partial(_value_in, row=row), None)
+        body = await self._look(functools.partial(_value_in, row=row, seal=self._seal), None)
         return default if body is None else json.loads(body)
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value; durable when this returns."""
         row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
-        row["body"] = body = encode_for(f"storage '{space}'", value).decode()
+        text = encode_for(f"storage '{space}'", value).decode()
+        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
         row["hash"] = digest(row["space"], row["key"], body)
         await self._open().transaction(lambda transaction: transaction.execute(SET_VALUE, row))
 
@@ -339,13 +361,14 @@ class SqlStore:
         stored."""
         place = f"storage '{space}'"
         row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
-        row["body"] = body = encode_for(place, new).decode()
+        text = encode_for(place, new).decode()
+        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
         row["hash"] = digest(row["space"], row["key"], body)
         begun = False
 
         def change(transaction: Transaction) -> bool:
             nonlocal begun
-            stored = _value_in(transaction, row, alone=True)
+            stored = _value_in(transaction, row, self._seal, alone=True)
             if not is_same(place, None if stored is None else json.loads(stored), old):
                 if begun:  # by this, and its answer was lost, or by somebody else
                     raise StoreError(
@@ -359,6 +382,34 @@ class SqlStore:
             return transaction.execute(statement, row).rowcount > 0
 
         return await self._open().transaction(change)
+
+    async def rekey(self) -> AsyncGenerator[tuple[str, str]]:
+        """Encrypt everything anew with the first key, a session at a time: yields each session's id, and `encrypted`,
+        `unchanged`, or why it stays as it is; in the end the number of values. Raises `ConfigError` without a key."""
+        if not self._seal.key_id:
+            raise ConfigError("sessions.key", ("there is no key to encrypt with",))
+        for session_id in await self.list_sessions():
+            try:
+                log = await self.open_session(session_id, wait=0)
+                try:
+                    yield session_id, "encrypted" if await log.rekey() else "unchanged"
+                finally:
+                    await log.close()
+            except (SessionBusy, StoreError) as error:
+                yield session_id, str(error)
+        while await self._open().transaction(self._rekey_values):
+            pass
+
+    def _rekey_values(self, transaction: Transaction) -> int:
+        """Encrypt some values anew; answers how many."""
+        row = {"prefix": f"~{self._seal.key_id}:%", "limit": VALUES_AT_ONCE}
+        found = transaction.execute(OTHER_VALUES, row).fetchall()
+        for space, key in found:
+            place: dict[str, Any] = {"space": space, "key": key}
+            text = _value_in(transaction, place, self._seal, alone=True)
+            body = self._seal.close(text or "null", "value", space, key)
+            transaction.execute(REPLACE_VALUE, {**place, "body": body, "hash": digest(space, key, body)})
+        return len(found)
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
@@ -383,7 +434,7 @@ class SqlStore:
             await database.aclose()
 
 
-def _value_in(transaction: Transaction, row: dict[str, Any], *, alone: bool = False) -> str | None:
+def _value_in(transaction: Transaction, row: dict[str, Any], seal: Seal, *, alone: bool = False) -> str | None:
     """The JSON of a stored value; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
     for one that somebody else has changed."""
     found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}" if alone else LOOK_AT_VALUE, row).fetchone()
@@ -392,7 +443,7 @@ def _value_in(transaction: Transaction, row: dict[str, Any], *, alone: bool = Fa
         raise StoreError(
             where, "this row was changed by somebody else. Nothing was changed here; delete the value, or set it anew"
         )
-    return found and found[0]
+    return found and seal.open(found[0], "value", row["space"], row["key"])
 
 
 def _renew(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:
@@ -406,15 +457,14 @@ def _parsed(body: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _beginning(name: str, changed: float | None, newest: str | None, *bodies: str | None) -> SessionBeginning:
+def _beginning(seal: Seal, key: int, name: str, changed: float | None, *bodies: str | None) -> SessionBeginning:
     session_id: str = json.loads(name)
+    parts = (("messages", bodies[:FIRST_MESSAGES]), ("journal", bodies[FIRST_MESSAGES:]))
     try:
-        if changed is None and newest is not None:  # not written since tables have a time
-            changed = _parsed(newest).get("time")
         messages, journal = (
-            [_parsed(body) for body in part if body is not None]
-            for part in (bodies[:FIRST_MESSAGES], bodies[FIRST_MESSAGES:])
+            [_parsed(seal.open(body, key, table, at)) for at, body in enumerate(part) if body is not None]
+            for table, part in parts
         )
-    except ValueError as error:
-        return SessionBeginning(session_id=session_id, problem=f"a row of it is not JSON: {error}")
+    except (StoreError, ValueError) as error:
+        return SessionBeginning(session_id=session_id, problem=f"a row of it cannot be read: {error}")
     return SessionBeginning(session_id=session_id, messages=messages, journal=journal, changed=changed)

@@ -306,6 +306,9 @@ class Run(Opened[run_side.Run]):
         """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a
         call."""
 
+    def still_held(self) -> bool:
+        """As `ToolContext.still_held`, for tools that run elsewhere. Their fences are `run.info.fences`."""
+
     def fill_secrets(self, tool: Tool, value: Any, *, shared: bool = False) -> Any:
         """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started
         before the first call, such as a server with a key in its environment. `shared` is for what others use as well:

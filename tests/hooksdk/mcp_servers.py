@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +23,8 @@ class Progress:
     """A tool's context that keeps what it is told."""
 
     effect_id = "effect-1"
+    fence = 1
+    fences: Mapping[str, int] = {"session-1": 1}
 
     def __init__(self) -> None:
         self.told: list[tuple[str, float | None]] = []

@@ -108,7 +108,7 @@ async def test_the_steps_of_a_run_are_its_model_calls_and_its_tool_calls(url: st
         assert outcome == {"text": "Both are paid.", "reason": "completed", "turns": 2, "blocked": ""}
         steps = await DBOS.list_workflow_steps_async("w")
         names = [step["function_name"] for step in steps]
-        assert names == ["begin", "model scripted", "tool pay", "tool pay", "model scripted", "end"]
+        assert names == ["begin", "model", "tool pay", "tool pay", "model", "end"]
         messages, _ = await host.store.read_session("s")
         assert [message["role"] for message in messages] == ["system", "user", "assistant", "tool", "tool", "assistant"]
 
@@ -151,12 +151,12 @@ async def test_a_call_that_waits_holds_no_session_and_goes_on_with_the_answer_th
         names = [step["function_name"] for step in await DBOS.list_workflow_steps_async("w")]
         assert names == [
             "begin",
-            "model scripted",
+            "model",
             "tool pay",
             "DBOS.recv",
             "DBOS.sleep",
             "tool pay",
-            "model scripted",
+            "model",
             "end",
         ]
         messages, _ = await host.store.read_session("s")

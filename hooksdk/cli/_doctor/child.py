@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +20,7 @@ import anyio
 from hooksdk import Config, Host, MemoryStore, Tool, hooks
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._doctor.examination import Symptom
-from hooksdk.cli._doctor.store import examine_store
+from hooksdk.cli._doctor.store import examine_runs, examine_store
 from hooksdk.cli._project import ThrowawayStore, project_config
 from hooksdk.cli._proofs.properties import PolicyConfig
 from hooksdk.cli._proofs.prove import CLAIM_WORDS, prove_all
@@ -117,8 +118,10 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     report.step("comparing plugins and configuration", load_seconds)
     report.send(judging=judging)
     examine_plugins(report, config, plugins, without)
-    for problem in examine_store(open_store(config.store)):
-        report.send(finding=asdict(problem))
+    report.step("looking for runs that stand still", SESSION_SECONDS)
+    async with aclosing(open_store(config.store)) as store:
+        for problem in [*examine_store(store), *await examine_runs(store, config.store or "")]:
+            report.send(finding=asdict(problem))
     _examine_guard(report, project)
     report.step("starting servers and opening a session", SESSION_SECONDS)
     logger.removeHandler(log)

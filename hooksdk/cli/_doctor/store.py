@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hooksdk.cli._doctor.examination import Symptom
+from hooksdk.cli._sessions.waiting import standing_runs
+from hooksdk.errors import HookSDKError
 from hooksdk.stores import JsonlStore, Store
 from hooksdk.stores.locks import held_locks, is_held
 
@@ -30,6 +32,17 @@ def examine_store(store: Store) -> Iterator[Symptom]:
     except OSError as error:
         advice = f"Give the files in {directory} to the user that runs hooksdk"
         yield Symptom(severity="problem", who="store", what=f"a lock cannot be taken: {error}", advice=advice)
+
+
+async def examine_runs(store: Store, url: str) -> list[Symptom]:
+    """The runs on DBOS of which no worker lives."""
+    try:
+        runs = await standing_runs(store, url)
+    except HookSDKError as error:
+        return [Symptom(severity="notice", who="store", what=f"runs on DBOS are not looked at: {error}")]
+    what = "stand still: no worker of it lives"
+    advice = "Start a worker of that version, or move them: hooksdk sessions waiting --json has their ids"
+    return [Symptom(severity="problem", who="store", what=f"{one}, {what}", advice=advice) for one in runs]
 
 
 def why_not_writable(directory: Path) -> str:
