@@ -11,7 +11,7 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from hooksdk.stores import JsonlStore, MemoryStore, Store
+from hooksdk.stores import MemoryStore, SqlStore, Store
 from tests.clocks import jumping
 from tests.postgres import Postgres, running
 
@@ -93,10 +93,12 @@ def home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture(params=["memory", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """A store in memory, and one in files."""
-    return MemoryStore() if request.param == "memory" else JsonlStore(tmp_path)
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
+    """A store in memory, and one in a database."""
+    made = MemoryStore() if request.param == "memory" else SqlStore(tmp_path)
+    yield made
+    await made.aclose()
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ import anyio.to_thread
 from hooksdk import hooks
 from hooksdk.errors import RunAlreadyOpen, RunBlocked
 from hooksdk.state import PluginState
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
 from hooksdk.testing._conformance import DELETE, NO_DELETES, WEATHER, Answer, Driver, Stage, answering, case, handling
 from hooksdk.testing._model import Call, call
 
@@ -276,7 +276,7 @@ async def _asked_again(stage: Stage, name: str, *, lost: bool) -> None:
     reached = Signal()
     tools = [stage.tools[0], stage.tools[1].copy(execute=reached.set_and_hang)]
     with TemporaryDirectory() as folder:
-        stage.store = JsonlStore(Path(folder))
+        stage.store = SqlStore(Path(folder))
         async with stage.open(script=[WEATHER, DELETE], tools=tools) as driver:
             await cancelled(driver, reached)
             for _ in range(1000):  # some frameworks tell late that a run was cancelled

@@ -15,9 +15,10 @@ import regex
 from builtin_plugins.catalog_audit import fingerprint_of
 from builtin_plugins.catalog_audit._likeness import look_of, resembling
 from builtin_plugins.catalog_audit._texts import hidden_kind, hidden_text, instructions
-from hooksdk import Annotations, Host, JsonlStore, MemoryStore, Run, Tool, ToolCall, hooks
+from hooksdk import Annotations, Host, MemoryStore, Run, Tool, ToolCall, hooks
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import NarrowTools, Withhold
+from hooksdk.stores import SqlStore
 from hooksdk.testing import attacks, open_host
 from hooksdk.tools import Source
 from hooksdk.transcript import Store
@@ -194,9 +195,9 @@ async def test_a_tool_that_takes_its_change_back_is_granted_again():
 
 
 async def test_a_change_is_noticed_after_a_restart_and_in_another_session(tmp_path: Path):
-    async with open_host(store=JsonlStore(tmp_path), config=settings(on_change="withhold")) as host:
+    async with open_host(store=SqlStore(tmp_path), config=settings(on_change="withhold")) as host:
         assert await run_with(host, [ISSUE], "one") == ["create_issue"]
-    async with open_host(store=JsonlStore(tmp_path), config=settings(on_change="withhold")) as host:
+    async with open_host(store=SqlStore(tmp_path), config=settings(on_change="withhold")) as host:
         assert await run_with(host, [PULLED, MAIL], "two") == ["send_mail"]
 
 

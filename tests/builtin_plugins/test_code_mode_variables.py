@@ -23,9 +23,11 @@ from builtin_plugins.tool_search._script.variables import (
     Variables,
     assigned_in,
 )
-from hooksdk import Host, JsonlStore, MemoryStore, PluginState, ToolResult, hooks
+from hooksdk import Host, MemoryStore, PluginState, ToolResult, hooks
 from hooksdk.hooks import Replace, ResolveSecrets, Secrets, TransformToolResult
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
+from tests.hooksdk.tables import text_in
 
 pytest.importorskip("pydantic_monty", reason="code mode needs the extra 'code'")
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.both_loops]
@@ -226,7 +228,7 @@ async def test_so_many_variables_are_kept_and_no_more() -> None:
 async def test_they_are_there_when_the_session_is_opened_again_and_in_no_other_session(tmp_path: Any) -> None:
     for session_id, code, expected in (("a", "x = [1, 2]\nx", [1, 2]), ("a", "x", [1, 2]), ("b", "x", None)):
         async with (
-            open_host("tool_search", config=MODE, store=JsonlStore(tmp_path)) as host,
+            open_host("tool_search", config=MODE, store=SqlStore(tmp_path)) as host,
             opened(host, session_id) as stage,
         ):
             if expected is None:
@@ -300,7 +302,7 @@ async def test_a_placeholder_stays_one_and_is_filled_in_for_the_tool_alone(tmp_p
         given.append(arguments["token"])
         return arguments["token"]
 
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     login = LOGIN.copy(execute=take)
     async with (
         open_host(Vault, "tool_search", config=MODE, store=store) as host,
@@ -310,7 +312,7 @@ async def test_a_placeholder_stays_one_and_is_filled_in_for_the_tool_alone(tmp_p
         await answer(stage, "shown = await call('login', token=token)")
         assert await value(stage, "[token[::-1], shown]") == ["}}NEKOT:terces{{", "{{secret:TOKEN}}"]
     assert given == ["hunter2-and-more"]
-    assert not any("hunter2" in path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert "hunter2" not in text_in(tmp_path)
 
 
 async def test_a_value_that_becomes_known_as_a_secrets_is_masked_from_then_on(tmp_path: Any) -> None:
@@ -319,7 +321,7 @@ async def test_a_value_that_becomes_known_as_a_secrets_is_masked_from_then_on(tm
     def leak(_: dict[str, Any]) -> str:
         return json.dumps({"hunter2-and-more": ["hunter2-and-more"]})
 
-    async with open_host(Vault, "tool_search", config=MODE, store=JsonlStore(tmp_path)) as host:
+    async with open_host(Vault, "tool_search", config=MODE, store=SqlStore(tmp_path)) as host:
         async with opened(host, "a", [LOGIN, told.copy(execute=leak)]) as stage:
             await answer(stage, "seen = await call('leak')")  # nobody knows yet that this is a secret
             await answer(stage, "await call('login', token='{{secret:TOKEN}}')")

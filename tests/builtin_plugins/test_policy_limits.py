@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from builtin_plugins.tool_policy import ToolPolicy
 from builtin_plugins.tool_policy._counts import MOST_ENTRIES, count, with_amount
 from builtin_plugins.tool_policy._limits import Limit
-from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, Run, Session, ToolCall, hooks
+from hooksdk import Approval, ApprovalRequest, Host, Run, Session, ToolCall, hooks
 from hooksdk.agent import run_agent
 from hooksdk.approvals import Later
 from hooksdk.errors import RunBlocked, StoreError
 from hooksdk.hooks import AgentEnd, BeforeToolCall, Block
-from hooksdk.stores import Store
+from hooksdk.stores import SqlStore, Store
 from hooksdk.testing import Reply, ScriptedModel, call, event
 from tests.stage import FORMAT, OwnStore, make
 
@@ -263,7 +263,7 @@ async def test_a_run_that_goes_on_after_a_pause_is_the_same_run(tmp_path: Path, 
     taken: list[int] = []
     for ends in ("paused", "completed", "completed"):
         async with (
-            Host(config=config(deny({"calls": 2, "per": "run"})), store=JsonlStore(tmp_path)) as host,
+            Host(config=config(deny({"calls": 2, "per": "run"})), store=SqlStore(tmp_path)) as host,
             host.session("s") as session,
             a_run(session) as outer,
             session.child("below") as child,

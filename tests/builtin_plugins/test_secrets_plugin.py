@@ -16,9 +16,11 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import JsonlStore, Tool, ToolResult
+from hooksdk import Tool, ToolResult
 from hooksdk.errors import ConfigError
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
+from tests.hooksdk.tables import text_in
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -446,8 +448,8 @@ async def test_neither_the_stored_files_nor_the_log_hold_what_was_redacted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    stage = await answering(f"{token()} and {token(1)}", store=JsonlStore(tmp_path / "s"))
-    stored = "".join(path.read_text() for path in (tmp_path / "s").rglob("*") if path.is_file())
+    stage = await answering(f"{token()} and {token(1)}", store=SqlStore(tmp_path / "s"))
+    stored = text_in(tmp_path / "s")
     assert "[redacted: gitlab-pat] and [redacted: gitlab-pat]" in stored
     assert stage.run.stats["counters"] == {"secrets_redacted": 2}
     assert "secrets: redacted in a result of host:core:answer: 2 gitlab-pat" in caplog.text

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from builtin_plugins.tool_results import ToolResults
-from hooksdk import Host, JsonlStore, MemoryStore, Run, Session, Tool, ToolCall, ToolResult
+from hooksdk import Host, MemoryStore, Run, Session, Tool, ToolCall, ToolResult
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_session
 from hooksdk.transcript import Results, Store
+from tests.hooksdk.tables import rewrite
 from tests.hooksdk.transcripts import opened
 from tests.stage import reply
 
@@ -135,14 +137,13 @@ async def test_a_trim_that_came_too_late_for_a_compaction_is_told_in_the_next_li
 
 
 async def test_a_trim_of_a_result_that_was_changed_meanwhile_is_told_in_the_next_listing(tmp_path: Path):
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     async with a_session(store) as session, a_run(session) as model:
         await model.fetch(LONG)
         await model.run.record(reply(text="I have read it."))
     async with opened(store, "s") as transcript:
         assert (await Results(transcript, "p").trim("r1")).status == "queued"
-    (path,) = tmp_path.glob("*.messages.jsonl")
-    path.write_text(path.read_text().replace("brown fox", "white fox"))
+    await rewrite(store, lambda messages: json.loads(json.dumps(messages).replace("brown fox", "white fox")))
     async with a_session(store) as session, a_run(session) as model:
         row = (await model.rows())[0]
         assert (row["already_trimmed"], row["trimmable"]) == (False, True)
@@ -431,7 +432,7 @@ async def test_a_policy_sees_that_reading_is_harmless_and_trimming_destroys_noth
 
 
 async def test_a_queued_trim_survives_a_host_that_died_before_the_run_ended(tmp_path: Path):
-    async with a_session(JsonlStore(tmp_path)) as session, a_run(session) as model:
+    async with a_session(SqlStore(tmp_path)) as session, a_run(session) as model:
         await model.fetch(LONG)
         assert not (await model.call("trim-tool-result", {"id": "r1"})).is_error
         copied = tmp_path / "copied"
@@ -440,7 +441,7 @@ async def test_a_queued_trim_survives_a_host_that_died_before_the_run_ended(tmp_
                 target = copied / file.relative_to(tmp_path)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(file.read_bytes())
-    async with a_session(JsonlStore(copied)) as session, a_run(session) as model:
+    async with a_session(SqlStore(copied)) as session, a_run(session) as model:
         assert (await model.rows())[0]["already_trimmed"] is True
 
 

@@ -11,10 +11,11 @@ import pytest
 from pydantic import Field
 from searching import BRIDGE, make, searching
 
-from hooksdk import JsonlStore, Tool, hooks, tool
+from hooksdk import Tool, hooks, tool
 from hooksdk.agent import run_agent
 from hooksdk.formats import get_format
 from hooksdk.hooks import AfterToolCall, AfterToolsResolved
+from hooksdk.stores import SqlStore
 from hooksdk.testing import Call, Turn, call, open_session, say
 from hooksdk.testing.server import ScriptedServer, SeenRequest
 from hooksdk.values import parse_arguments
@@ -122,7 +123,7 @@ async def play(form: str, enabled: str, folder: Path) -> Ran:
         async def resolved(self, event: AfterToolsResolved) -> None:
             kept.catalog.extend(event.catalog)
 
-    trace, store = folder / "trace.jsonl", JsonlStore(folder)
+    trace, store = folder / "trace.jsonl", SqlStore(folder)
     settings = {
         "plugins": {
             "tool_search": {"config": {"enabled": enabled, "prefetch": 0, "reveal": "off"}},
@@ -135,8 +136,8 @@ async def play(form: str, enabled: str, folder: Path) -> Ran:
             outcome = await run_agent(session, model, "Bill the order in order.txt.", tools=[CORE], system="Be brief.")
         kept.requests = server.requests
     kept.text, kept.stats = outcome.text, dict(outcome.stats)
-    (messages,) = folder.glob("*.messages.jsonl")
-    kept.stored = [json.loads(line) for line in messages.read_text("utf-8").splitlines()]
+    (session_id,) = await store.list_sessions()
+    kept.stored = (await store.read_session(session_id))[0]
     kept.trace = [json.loads(line) for line in trace.read_text("utf-8").splitlines()]
     return kept
 

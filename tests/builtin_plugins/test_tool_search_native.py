@@ -23,7 +23,7 @@ from hooksdk.models import DeferralRefused, ModelReply
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.records import AttemptStarted, Revealed
-from hooksdk.stores import JsonlStore, Store
+from hooksdk.stores import SqlStore, Store
 from hooksdk.testing import Turn, call, open_session
 from hooksdk.testing.server import ScriptedServer, refuse
 from hooksdk.trimming import problem
@@ -231,9 +231,9 @@ async def test_a_refusal_of_something_else_ends_the_run(form: str) -> None:
 
 async def test_a_session_that_is_opened_again_still_shows_what_was_found(form: str, tmp_path: Path) -> None:
     async with ScriptedServer(find_and_make) as server:
-        async with a_session(store=JsonlStore(tmp_path)) as session:
+        async with a_session(store=SqlStore(tmp_path)) as session:
             await run_agent(session, model_of(server, form), "Make a Word file.", tools=CATALOG)
-        async with a_session(store=JsonlStore(tmp_path)) as session:
+        async with a_session(store=SqlStore(tmp_path)) as session:
             outcome = await run_agent(session, model_of(server, form), "And another.", tools=CATALOG)
             shown = session.results.list()
     assert (outcome.turns, outcome.stats["counters"]) == (2, {}), "no second search"

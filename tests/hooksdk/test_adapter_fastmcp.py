@@ -27,7 +27,7 @@ from fastmcp.server.transforms.search import BM25SearchTransform
 from fastmcp.tools import Tool
 from fastmcp.utilities.tests import asgi_server
 
-from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, hooks, tool
+from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, hooks, tool
 from hooksdk.adapters.fastmcp import HookSDK
 from hooksdk.approvals import Later
 from hooksdk.catalog import ToolContext
@@ -44,6 +44,7 @@ from hooksdk.hooks import (
     TransformToolResult,
 )
 from hooksdk.state import PluginState
+from hooksdk.stores import SqlStore
 from hooksdk.sync import LazyHost
 from hooksdk.testing import ConformanceCase, conformance_cases, recorder
 from tests.hooksdk.fastmcp_driver import FastMCPDriver
@@ -793,7 +794,7 @@ async def test_a_call_in_which_the_server_died_is_asked_about_in_the_clients_nex
     assert pay
 
     async def call(store: Path, answer: str, asked: list[str]) -> str:
-        options: dict[str, Any] = {"store": JsonlStore(store), "config": Config(allow=[]), "folder": os.devnull}
+        options: dict[str, Any] = {"store": SqlStore(store), "config": Config(allow=[]), "folder": os.devnull}
         async with AsyncExitStack() as stack:
             host = LazyHost(**options) if lazy else await stack.enter_async_context(Host(**options))
             hooked = await stack.enter_async_context(aclosing(HookSDK(host)))
@@ -827,17 +828,17 @@ async def test_a_call_whose_answer_may_not_have_left_is_in_doubt_until_a_later_r
 
     assert pay
     async with (
-        Host(store=JsonlStore(tmp_path / "live"), config=Config(allow=[]), folder=os.devnull) as host,
+        Host(store=SqlStore(tmp_path / "live"), config=Config(allow=[]), folder=os.devnull) as host,
         aclosing(HookSDK(host)) as hooked,
     ):
         bank.add_middleware(hooked)
         async with Client(bank) as client:
             for name in ("ann", "bob", "cid"):
                 await client.call_tool("pay", {"to": name})
-    async with Host(store=JsonlStore(tmp_path / "dead"), config=Config(allow=[]), folder=os.devnull) as host:
+    async with Host(store=SqlStore(tmp_path / "dead"), config=Config(allow=[]), folder=os.devnull) as host:
         (calls,) = (await host.in_doubt("fastmcp-")).values()
         assert [call.arguments for call in calls or ()] == ['{"to":"cid"}']
-    async with Host(store=JsonlStore(tmp_path / "live"), config=Config(allow=[]), folder=os.devnull) as host:
+    async with Host(store=SqlStore(tmp_path / "live"), config=Config(allow=[]), folder=os.devnull) as host:
         assert await host.in_doubt() == {}
 
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from pydantic_ai import Tool as NativeTool
 
-from hooksdk import Approval, ApprovalRequest, Config, Host, JsonlStore, hooks
+from hooksdk import Approval, ApprovalRequest, Config, Host, hooks
 from hooksdk.adapters.pydantic_ai import HookSDK
 from hooksdk.hooks import (
     AfterToolCall,
@@ -28,6 +28,7 @@ from hooksdk.hooks import (
     RewriteToolCall,
     TransformToolResult,
 )
+from hooksdk.stores import SqlStore
 from hooksdk.sync import LazyHost
 from hooksdk.testing import Script, ScriptedModel, Turn, call
 from tests.hooksdk.pydantic_ai_driver import model_of
@@ -164,7 +165,7 @@ async def test_agents_of_one_host_that_one_tool_runs_at_once_have_a_session_each
     world: World, tmp_path: Path, hosts: str, depth: int, *, stored: bool
 ):
     def made(name: str, *cities: str) -> LazyHost:
-        return lazy(blocks(*cities), store=JsonlStore(tmp_path / name) if stored else None)
+        return lazy(blocks(*cities), store=SqlStore(tmp_path / name) if stored else None)
 
     outer = made("outer", "c")
     inner = {"one": [outer] * 2, "the agents' own": [made("inner", "b")] * 2}.get(

@@ -30,7 +30,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES  # pyright: ignore[repor
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, hooks
+from hooksdk import Approval, ApprovalRequest, Host, hooks
 from hooksdk import tool as plugin_tool
 from hooksdk.adapters.langchain import HookSDK
 from hooksdk.errors import ConfigError, RunAlreadyOpen, RunBlocked, WrongArgument
@@ -55,6 +55,7 @@ from hooksdk.hooks import (
     TransformToolResult,
     Withhold,
 )
+from hooksdk.stores import SqlStore
 from hooksdk.sync import LazyHost
 from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.strangers_words import EVE, SAYS, OnlyToThePersons
@@ -458,13 +459,13 @@ async def test_13c_a_filtered_history_runs(ran: Ran, seen: Seen) -> None:
 
 async def test_13d_restored_in_a_new_process(ran: Ran, tmp_path: Path) -> None:
     saver = InMemorySaver()
-    async with playing(scripted(LIST, "done"), [ran.listing], Trims, saver=saver, store=JsonlStore(tmp_path)) as (
+    async with playing(scripted(LIST, "done"), [ran.listing], Trims, saver=saver, store=SqlStore(tmp_path)) as (
         agent,
         _,
     ):
         await say(agent)
     model = scripted("again")
-    async with playing(model, [ran.listing], saver=saver, store=JsonlStore(tmp_path)) as (agent, host):
+    async with playing(model, [ran.listing], saver=saver, store=SqlStore(tmp_path)) as (agent, host):
         await say(agent, "go on")
         assert (await host.hold("t1")).results.list()[0].trimmed
     assert "a listing" in results(model.requests[0])["c1"]
@@ -532,9 +533,9 @@ async def test_15c_restart_in_between_asks_once(ran: Ran, tmp_path: Path) -> Non
         return Ask("Delete it?")
 
     tools, plugin = [ran.delete_file], policy(judge)
-    async with playing(scripted(DELETE), tools, plugin, saver=saver, store=JsonlStore(tmp_path)) as (agent, _):
+    async with playing(scripted(DELETE), tools, plugin, saver=saver, store=SqlStore(tmp_path)) as (agent, _):
         assert (await agent.ainvoke({"messages": "go"}, THREAD))["__interrupt__"]
-    async with playing(scripted("done"), tools, plugin, saver=saver, store=JsonlStore(tmp_path)) as (agent, _):
+    async with playing(scripted("done"), tools, plugin, saver=saver, store=SqlStore(tmp_path)) as (agent, _):
         assert results(await resumed(agent, APPROVE))["c1"] == "deleted a"
     assert (ran.paths, asked) == (["a"], 1)
 
@@ -1050,11 +1051,11 @@ async def test_a_thread_knows_after_a_restart_what_the_person_said_and_what_othe
     one, two = (tmp_path / "a", tmp_path / "a") if keeps else (tmp_path / "a", tmp_path / "b")
     first = scripted(calls(("a", "look_up", {})), "looked")
     async with playing(
-        first, [look_up], OnlyToThePersons, saver=saver, middleware=writes("rag"), store=JsonlStore(one)
+        first, [look_up], OnlyToThePersons, saver=saver, middleware=writes("rag"), store=SqlStore(one)
     ) as (agent, _):
         await say(agent, WRITE)
     second = scripted(calls(("b", "send", {"to": EVE}), ("c", "send", {"to": "ann@corp.example"})), "sent")
-    async with playing(second, [send], OnlyToThePersons, saver=saver, store=JsonlStore(two)) as (agent, _):
+    async with playing(second, [send], OnlyToThePersons, saver=saver, store=SqlStore(two)) as (agent, _):
         sent = results(await say(agent, "and send it"))
     assert ("nobody asked" in sent["b"], sent["c"]) == (True, "sent to ann@corp.example")
 

@@ -16,12 +16,12 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import Approval, ApprovalRequest, JsonlStore, MemoryStore, Tool, ToolCall, hooks
+from hooksdk import Approval, ApprovalRequest, MemoryStore, Tool, ToolCall, hooks
 from hooksdk.approvals import Remembered
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords, NotWaiting
 from hooksdk.errors import ApprovalPending, StoreError
 from hooksdk.hooks import Ask, BeforeToolCall, ResolveSecrets, Rewrite, RewriteToolCall, Secrets
-from hooksdk.stores import open_store
+from hooksdk.stores import SqlStore, open_store
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -64,7 +64,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def records(tmp_path: Path, clock: Clock) -> ApprovalRecords:
-    return ApprovalRecords(JsonlStore(tmp_path / "kept"), clock=clock)
+    return ApprovalRecords(SqlStore(tmp_path / "kept"), clock=clock)
 
 
 async def attempt(stage: Stage, arguments: object = None) -> str:
@@ -525,8 +525,9 @@ async def test_only_its_owner_reads_what_is_kept(records: ApprovalRecords) -> No
 
 def kept(records: ApprovalRecords) -> list[Path]:
     """The files of the store."""
-    assert isinstance(records.store, JsonlStore)
-    return [path for path in records.store.directory.rglob("*") if path.is_file()]
+    assert isinstance(records.store, SqlStore)
+    folder = Path(str(records.store).removeprefix("sqlite:///")).parent
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 async def change(records: ApprovalRecords, **fields: Any) -> None:
@@ -608,10 +609,10 @@ async def test_a_store_that_cannot_change_a_value_refuses_at_the_desk_alone(capl
 
 
 async def test_a_desk_keeps_its_questions_in_the_hosts_store(tmp_path: Path) -> None:
-    store, desk = JsonlStore(tmp_path / "kept"), ApprovalDesk(wait=0)
+    store, desk = SqlStore(tmp_path / "kept"), ApprovalDesk(wait=0)
     async with playing(Asks, approver=desk, store=store) as stage:
         assert await attempt(stage) == "waits"
-        await ApprovalRecords(JsonlStore(tmp_path / "kept")).answer(1, Approval(True))
+        await ApprovalRecords(SqlStore(tmp_path / "kept")).answer(1, Approval(True))
         assert await attempt(stage) == "done"
 
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from hooksdk import Approval, ApprovalRequest, JsonlStore, ToolCall
+from hooksdk import Approval, ApprovalRequest, ToolCall
 from hooksdk.approvals import Later
 from hooksdk.config import load_config
 from hooksdk.desk import ApprovalDesk, ApprovalRecords, ApprovalWebhook
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig
 from hooksdk.gateway._approvals import desk_of
+from hooksdk.stores import SqlStore
 from tests.stage import make
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.both_loops]
@@ -78,7 +79,7 @@ def request(amount: int = 5) -> ApprovalRequest:
 
 
 def desk(folder: Path, webhook: ApprovalWebhook) -> ApprovalDesk:
-    return ApprovalDesk(ApprovalRecords(JsonlStore(folder)), channels=[webhook], wait=0)
+    return ApprovalDesk(ApprovalRecords(SqlStore(folder)), channels=[webhook], wait=0)
 
 
 async def test_each_question_is_posted_once_and_signed(service: Service, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import Approval, ApprovalRequest, JsonlStore, MemoryStore, Tool, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk import Approval, ApprovalRequest, MemoryStore, Tool, ToolCall, ToolContext, ToolResult, hooks
 from hooksdk.agent import run_agent
 from hooksdk.approvals import Approver, Later
 from hooksdk.errors import ApprovalPending, CallSettled, RunClosed
@@ -28,6 +28,7 @@ from hooksdk.hooks import (
     Withhold,
 )
 from hooksdk.records import ApprovalAnswered, ApprovalAsked
+from hooksdk.stores import SqlStore
 from hooksdk.testing import ScriptedModel, call, open_session
 from hooksdk.tools import Annotations
 from tests.stage import Stage, make, playing
@@ -592,14 +593,15 @@ async def test_the_agent_pauses_says_which_calls_wait_and_goes_on_when_it_is_run
 
 FIRST = """
 import sys
+from pathlib import Path
 import anyio
-from hooksdk import JsonlStore
+from hooksdk.stores import SqlStore
 from hooksdk.agent import run_agent
 from hooksdk.testing import ScriptedModel, call, open_session
 from tests.hooksdk.test_approvals_later import Pay, act, later, seen
 
 async def main():
-    async with open_session(Pay, store=JsonlStore(sys.argv[1]), approver=later) as session:
+    async with open_session(Pay, store=SqlStore(Path(sys.argv[1])), approver=later) as session:
         outcome = await run_agent(session, ScriptedModel([call("act", amount=5)]), "Pay.", tools=[act()])
     print(outcome.reason, outcome.pending[0].id, seen.count("judged"))
 
@@ -614,7 +616,7 @@ async def test_an_answer_that_is_given_in_another_process_lets_the_call_run_ther
         [sys.executable, "-c", FIRST, str(tmp_path)], cwd=root, capture_output=True, text=True, timeout=100, check=False
     )
     assert (done.stdout, done.stderr) == ("paused c1 1\n", "")
-    async with open_session(Pay, store=JsonlStore(tmp_path), approver=yes) as session:
+    async with open_session(Pay, store=SqlStore(tmp_path), approver=yes) as session:
         outcome = await run_agent(session, ScriptedModel(["Paid."]), None, tools=[act()])
         assert (outcome.reason, outcome.text) == ("completed", "Paid.")
         assert session.messages[2]["content"] == 'ran with {"amount": 5, "currency": "EUR"}'

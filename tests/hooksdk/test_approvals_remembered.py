@@ -13,11 +13,12 @@ from commands import hooksdk
 from pydantic import BaseModel
 
 from builtin_plugins.tool_policy import ToolPolicy
-from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, PluginState, Tool, hooks
+from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, PluginState, Tool, hooks
 from hooksdk.approvals import Remembered
 from hooksdk.errors import PluginRefused, StoreError
 from hooksdk.hooks import Ask, BeforeToolCall, Trace
 from hooksdk.records import ApprovalAnswered, ApprovalAsked
+from hooksdk.stores import SqlStore
 from hooksdk.testing import ScriptedApprover
 from hooksdk.tools import Annotations
 from tests.stage import OwnStore, Stage, make, playing
@@ -449,7 +450,7 @@ async def test_the_request_has_the_digest_of_the_trace() -> None:
 
 async def remember(folder: Path) -> None:
     """A yes to one call and a no to a pattern, in the store `kept`."""
-    store = JsonlStore(folder / "kept")
+    store = SqlStore(folder / "kept")
     await act(store, {"path": "a"}, answer=ALWAYS)
     await act(
         store, {"path": "b"}, answer=Approval(False, scope="session", arguments={"path": "b"}, by="\x1b[31mbob\n")
@@ -486,7 +487,7 @@ async def test_the_command_lists_what_is_remembered_and_revokes_it(tmp_path: Pat
 
     revoked = await hooksdk("approvals", "revoke", first["id"], *store, folder=tmp_path)
     assert (revoked.code, revoked.out) == (0, "1 answer forgotten\n")
-    assert (await act(JsonlStore(tmp_path / "kept"), {"path": "a"}))[0] == 1
+    assert (await act(SqlStore(tmp_path / "kept"), {"path": "a"}))[0] == 1
     revoked = await hooksdk("approvals", "revoke", "--all", "--json", *store, folder=tmp_path)
     assert revoked.json() == {"schema": 1, "revoked": 1}
     listing = await hooksdk("approvals", "list", *store, folder=tmp_path)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from hooksdk import Approval, ApprovalRequest, JsonlStore, ToolCall, hooks
+from hooksdk import Approval, ApprovalRequest, ToolCall, hooks
 from hooksdk.approvals import Later, Remembered
 from hooksdk.errors import ApprovalPending
 from hooksdk.hooks import Ask, BeforeToolCall, ResolveSecrets, Secrets
+from hooksdk.stores import SqlStore
+from tests.hooksdk.tables import text_in
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +34,7 @@ class Quotes:
 
 
 def files(folder: Path) -> str:
-    return "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
+    return text_in(folder)
 
 
 async def make_known(stage: Stage) -> None:
@@ -44,7 +46,7 @@ async def test_what_is_remembered_of_an_answer_holds_no_value(arguments: dict[st
     async def always(request: ApprovalRequest) -> Approval:
         return Approval(True, f"because of {VALUE}", "always", by=f"ann ({VALUE})", arguments=arguments)
 
-    store, tools = JsonlStore(tmp_path), [make("act", properties={})]
+    store, tools = SqlStore(tmp_path), [make("act", properties={})]
     async with playing(Gives, Quotes, tools=tools, store=store, approver=always) as stage:
         await make_known(stage)
         assert not (await stage.call("act", {"text": f"it is {VALUE}"})).is_error
@@ -60,7 +62,7 @@ async def test_a_call_that_waits_is_kept_without_values_and_runs_with_them(tmp_p
         return answers.pop(0)
 
     tools = [make("act", properties={})]
-    async with playing(Gives, Quotes, tools=tools, store=JsonlStore(tmp_path), approver=approver) as stage:
+    async with playing(Gives, Quotes, tools=tools, store=SqlStore(tmp_path), approver=approver) as stage:
         await make_known(stage)
         (written,) = await stage.reply(("act", {"text": f"it is {VALUE}"}))
         with pytest.raises(ApprovalPending):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from transcripts import OPENAI
 
-from hooksdk import Host, JsonlStore
+from hooksdk import Host
 from hooksdk.agent import run_agent
 from hooksdk.costs import (
     CacheReading,
@@ -28,7 +28,7 @@ from hooksdk.costs import (
 from hooksdk.formats import get_format
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
-from hooksdk.stores import MemoryStore, Store
+from hooksdk.stores import MemoryStore, SqlStore, Store
 from hooksdk.testing import Turn, call, open_session
 from hooksdk.testing.server import ScriptedServer
 
@@ -67,14 +67,14 @@ async def readings(store: Store) -> list[CacheReading]:
 
 @pytest.mark.heavy
 async def test_a_session_tells_what_each_of_its_requests_used_also_once_it_is_opened_again(tmp_path: Path):
-    asked = await play(JsonlStore(tmp_path))
+    asked = await play(SqlStore(tmp_path))
     assert len(asked) == 16
     assert {one.model for one in asked} == {SONNET}
     assert len({one.run_id for one in asked}) == 2
     assert all(one.usage.prompt and one.usage.output and one.time for one in asked)
-    async with Host(store=JsonlStore(tmp_path)) as host, host.session("s") as session:
+    async with Host(store=SqlStore(tmp_path)) as host, host.session("s") as session:
         assert session.requests == asked
-    _, journal = await JsonlStore(tmp_path).read_session("s")
+    _, journal = await SqlStore(tmp_path).read_session("s")
     assert requests_in(journal) == asked
 
 

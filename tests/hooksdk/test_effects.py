@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,6 @@ from hooksdk import (
     Approval,
     ApprovalRequest,
     Host,
-    JsonlStore,
     JudgedCall,
     MemoryStore,
     Run,
@@ -44,7 +44,7 @@ from hooksdk.hooks import (
     Secrets,
     ToolCallStart,
 )
-from hooksdk.stores import Store
+from hooksdk.stores import SqlStore, Store
 from tests.stage import USER, OwnStore, make, reply
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +83,7 @@ class Bank:
         transcript: bool = True,
         **fields: Any,
     ) -> AsyncGenerator[tuple[Session, Run]]:
-        store = JsonlStore(self.live if folder is None else folder)
+        store = SqlStore(self.live if folder is None else folder)
         async with (
             Host(plugins=plugins, store=store, approver=approver) as host,
             host.session("s") as session,
@@ -93,8 +93,10 @@ class Bank:
             yield session, run
 
     def journal(self, folder: Path | None = None) -> list[dict[str, Any]]:
-        (path,) = (self.live if folder is None else folder).glob("*.journal.jsonl")
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        place = (self.live if folder is None else folder) / "hooksdk.db"
+        with closing(sqlite3.connect(place)) as database:
+            rows = database.execute("SELECT body FROM hooksdk_journal ORDER BY position").fetchall()
+        return [json.loads(body) for (body,) in rows]
 
     def kinds(self) -> list[str]:
         return [entry["kind"] for entry in self.journal() if entry.get("kind") in {"began", "done", "doubt"}]
@@ -337,7 +339,7 @@ async def begun_elsewhere(store: Store) -> AsyncGenerator[tuple[Session, Run, Ju
 async def test_a_call_that_began_elsewhere_is_asked_about_when_it_is_judged_again(
     tmp_path: Path, *, volatile: bool
 ) -> None:
-    async with begun_elsewhere(MemoryStore() if volatile else JsonlStore(tmp_path)) as (session, run, _):
+    async with begun_elsewhere(MemoryStore() if volatile else SqlStore(tmp_path)) as (session, run, _):
         assert MAY_HAVE in (await run.call_tool(PAY)).text
         assert [one.call_id for one in session.in_doubt] == ["c1"]
 
@@ -346,7 +348,7 @@ async def test_a_call_that_began_elsewhere_is_asked_about_when_it_is_judged_agai
 async def test_once_the_model_has_read_that_its_end_is_not_known_an_equal_call_is_asked_about_in_the_same_run(
     tmp_path: Path, *, volatile: bool
 ) -> None:
-    async with begun_elsewhere(MemoryStore() if volatile else JsonlStore(tmp_path)) as (session, run, judged):
+    async with begun_elsewhere(MemoryStore() if volatile else SqlStore(tmp_path)) as (session, run, judged):
         assert session.in_doubt == []
         assert MAY_HAVE in (await run.prepare_messages())[-1]["content"]
         assert [one.call_id for one in session.in_doubt] == ["c1"]
@@ -404,7 +406,7 @@ async def test_of_two_equal_calls_that_a_person_lets_run_only_one_takes_the_plac
 
 async def test_a_call_that_a_person_lets_run_and_that_never_enters_its_tool_stays_in_doubt(bank: Bank) -> None:
     await pay_and_die(bank)
-    async with Host(store=JsonlStore(bank.dead), approver=Person(granted=True)) as host, host.session("s") as session:
+    async with Host(store=SqlStore(bank.dead), approver=Person(granted=True)) as host, host.session("s") as session:
         async with session.run() as run:
             await run.resolve_tools([make("pay", None)])
             text = (await run.call_tool(PAY)).text
@@ -505,7 +507,7 @@ class Hanging:
 
 async def test_a_call_whose_reply_is_recorded_later_stays_in_doubt(tmp_path: Path) -> None:
     hanging = Hanging()
-    async with Host(store=JsonlStore(tmp_path)) as host, host.session("s") as session, session.run() as run:
+    async with Host(store=SqlStore(tmp_path)) as host, host.session("s") as session, session.run() as run:
         await run.resolve_tools([hanging.tool.copy(timeout=0.05)])
         await run.record(USER)
         assert MAY_HAVE in (await run.call_tool(PAY)).text.lower()
@@ -520,7 +522,7 @@ async def test_a_call_that_is_cancelled_while_it_is_written_that_it_begins_did_n
 ) -> None:
     class Slow(OwnStore):
         async def open_session(self, session_id: str, *, wait: float = 5.0) -> Any:
-            log = await JsonlStore(tmp_path).open_session(session_id, wait=wait)
+            log = await SqlStore(tmp_path).open_session(session_id, wait=wait)
             append = log.append_journal
 
             async def append_slowly(entries: Any, **more: Any) -> None:
@@ -565,7 +567,7 @@ async def test_a_call_that_is_cancelled_while_it_is_written_that_it_begins_did_n
 @pytest.mark.both_loops
 async def test_a_call_that_was_cancelled_is_in_doubt(tmp_path: Path) -> None:
     hanging = Hanging()
-    async with Host(store=JsonlStore(tmp_path)) as host, host.session("s") as session:
+    async with Host(store=SqlStore(tmp_path)) as host, host.session("s") as session:
         async with anyio.create_task_group() as group:
 
             async def work() -> None:
@@ -581,13 +583,13 @@ async def test_a_call_that_was_cancelled_is_in_doubt(tmp_path: Path) -> None:
         assert ("was cancelled while it ran" in cancelled, MAY_HAVE in cancelled.lower()) == (True, True)
         assert "not run" in never
         assert [one.call_id for one in session.in_doubt] == ["c1"]
-    async with Host(store=JsonlStore(tmp_path)) as host, host.session("s") as session:
+    async with Host(store=SqlStore(tmp_path)) as host, host.session("s") as session:
         assert [one.call_id for one in session.in_doubt] == ["c1"]
 
 
-@pytest.mark.parametrize("kind", ["files", "memory"])
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
 async def test_a_call_whose_time_is_up_is_in_doubt(tmp_path: Path, kind: str) -> None:
-    store = JsonlStore(tmp_path) if kind == "files" else MemoryStore()
+    store = SqlStore(tmp_path) if kind == "sqlite" else MemoryStore()
     async with Host(store=store) as host, host.session("s") as session, session.run() as run:
         await run.resolve_tools([Hanging().tool.copy(timeout=0.05)])
         await run.record([USER, reply(PAY)])
@@ -627,7 +629,7 @@ async def test_a_call_that_runs_is_in_no_doubt_and_equal_ones_beside_it_are_not_
         seen.append(len(session.in_doubt))
         return "paid"
 
-    async with Host(store=JsonlStore(tmp_path)) as host, host.session("s") as session, session.run() as run:
+    async with Host(store=SqlStore(tmp_path)) as host, host.session("s") as session, session.run() as run:
         await run.resolve_tools([make("pay", pay)])
         calls = [ToolCall(f"c{number}", "pay", {}) for number in range(3)]
         await run.record([USER, reply(*calls)])
@@ -712,7 +714,7 @@ async def test_a_run_without_a_transcript_knows_what_began(bank: Bank) -> None:
 
 async def test_what_sessions_that_are_over_have_left_is_known_to_any_host_of_the_store(bank: Bank) -> None:
     async def until_it_dies(arguments: dict[str, Any]) -> str:
-        async with Host(store=JsonlStore(bank.live)) as other:
+        async with Host(store=SqlStore(bank.live)) as other:
             assert await other.in_doubt() == {"s": None}  # it may run
         raise ToolError("the bank did not answer", in_doubt=True)
 
@@ -721,7 +723,7 @@ async def test_what_sessions_that_are_over_have_left_is_known_to_any_host_of_the
         await run.record([USER, reply(PAY)])
         await run.call_tool(PAY)
         (call,) = session.in_doubt
-    async with Host(store=JsonlStore(bank.live)) as host:
+    async with Host(store=SqlStore(bank.live)) as host:
         assert await host.in_doubt() == await host.in_doubt("s") == {"s": [call]}
         assert await host.in_doubt("another") == {}
         async with host.session("s") as session:
@@ -734,17 +736,17 @@ class Interrupted:
     """A store whose first read of each session is cut off."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = JsonlStore(folder)
+        self._stored = SqlStore(folder)
         self._reads: set[str] = set()
 
     async def read_session(self, session_id: str) -> Any:
         if session_id not in self._reads:
             self._reads.add(session_id)
             raise StoreError("the store", "the line was lost")
-        return await self._files.read_session(session_id)
+        return await self._stored.read_session(session_id)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
+        return getattr(self._stored, name)
 
 
 async def test_a_read_that_is_cut_off_leaves_no_call_unknown(bank: Bank) -> None:
@@ -951,7 +953,7 @@ async def test_the_client_of_a_gateway_that_died_is_asked_in_its_next_session(ba
 
     async def pay(store: Path, approver: Approver) -> str:
         async with (
-            Host(store=JsonlStore(store)) as host,
+            Host(store=SqlStore(store)) as host,
             Gateway(host, Source(listed=bank.tools()), approver=approver, folder=bank.live.parent) as gateway,
             client(gateway) as connected,
         ):
@@ -971,7 +973,7 @@ class Full(OwnStore):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.memory = cast("Any", JsonlStore(folder))
+        self.memory = cast("Any", SqlStore(folder))
 
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> Any:
         log = await self.memory.open_session(session_id, wait=wait)
@@ -999,9 +1001,9 @@ async def test_a_payment_that_a_gateway_cannot_write_down_ends_no_doubt(bank: Ba
             return text_of(await connected.call_tool("pay", {"path": "ann"}))
 
     yes, no = Person(granted=True), Person(granted=False)
-    assert await pay(JsonlStore(bank.live), no) == "paid"
+    assert await pay(SqlStore(bank.live), no) == "paid"
     assert "was not run" in await pay(Full(bank.dead), yes)
-    assert MAY_HAVE in await pay(JsonlStore(bank.dead), no)
+    assert MAY_HAVE in await pay(SqlStore(bank.dead), no)
     assert [len(person.asked) for person in (yes, no)] == [1, 1]
     assert len(bank.paid) == 1
 
@@ -1032,7 +1034,7 @@ def test_plain_programs_have_all_of_it(bank: Bank) -> None:
     from hooksdk import sync
 
     bank.dead.mkdir()
-    with sync.Host(store=JsonlStore(bank.live)) as host, host.session("s") as session:
+    with sync.Host(store=SqlStore(bank.live)) as host, host.session("s") as session:
         with session.run() as run:
             run.resolve_tools([make("pay")])
             run.record([USER, reply(PAY)])
@@ -1049,7 +1051,7 @@ async def test_calls_of_a_script_are_written_down_like_any_other(tmp_path: Path)
     from builtin_plugins.tool_search import ToolSearch
 
     config = {"plugins": {"tool_search": {"config": {"enabled": "on", "mode": "code"}}}}
-    store, seen = JsonlStore(tmp_path), list[str]()
+    store, seen = SqlStore(tmp_path), list[str]()
 
     async def pay(arguments: dict[str, Any]) -> str:
         seen.extend(one["kind"] for one in (await store.read_session("s"))[1] if one["kind"] in {"began", "done"})

@@ -15,8 +15,9 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import Annotations, Approval, ApprovalRequest, Host, JsonlStore, Run, Session, ToolCall, ToolContext
+from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, ToolCall, ToolContext
 from hooksdk.formats import Message
+from hooksdk.stores import SqlStore
 from tests.stage import USER, make, reply
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +66,7 @@ class Bank:
 
     @asynccontextmanager
     async def run(self, folder: Path | None = None) -> AsyncGenerator[tuple[Session, Run]]:
-        store = JsonlStore(folder or self.folder)
+        store = SqlStore(folder or self.folder)
         tool = make("pay", self.pay, annotations=self.annotations)
         async with Host(store=store, approver=self.person) as host, host.session("s") as session, session.run() as run:
             await run.resolve_tools([tool])

@@ -12,7 +12,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from hooksdk import FamilyState, Host, JsonlStore, MemoryStore, Run, Session, ToolCall, hooks
+from hooksdk import FamilyState, Host, MemoryStore, Run, Session, ToolCall, hooks
 from hooksdk._run import families
 from hooksdk.errors import RunClosed
 from hooksdk.hooks import BeforeToolCall, Block
@@ -71,7 +71,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]
     if request.param == "memory":
         return lambda: memory
     if request.param == "jsonl":
-        return lambda: JsonlStore(tmp_path / "sessions")
+        return lambda: SqlStore(tmp_path / "sessions")
     is_postgres = request.param == "postgres"
     url = request.getfixturevalue("postgres").url() if is_postgres else f"sqlite:///{tmp_path / 'sessions.db'}"
     return lambda: SqlStore(url)

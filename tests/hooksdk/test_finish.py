@@ -27,8 +27,8 @@ from hooksdk.hooks import (
     Trace,
 )
 from hooksdk.report import page
-from hooksdk.stores import JsonlStore
-from hooksdk.stores._append_file import AppendFile
+from hooksdk.stores import SqlStore
+from hooksdk.stores._sql_log import SqlLog
 from hooksdk.testing import ScriptedModel, Turn, call, open_session, recorder
 
 pytestmark = pytest.mark.anyio
@@ -361,7 +361,7 @@ async def test_after_a_crash_the_model_reads_the_reason_and_the_limit_is_not_new
             raise Dies
         return "one"
 
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     async with open_session(NeedsProof, store=store, session_id="s") as session:
         with pytest.raises(Dies):
             await run_agent(session, ScriptedModel(script), "Prove it.")
@@ -377,7 +377,7 @@ async def test_an_answer_that_a_crash_has_left_unjudged_is_judged_first(tmp_path
         def die(self, event: BeforeAnswer) -> None:
             raise KeyboardInterrupt
 
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     async with open_session(Dying, store=store, session_id="s") as session:
         with pytest.raises(KeyboardInterrupt):
             await answer(session, "one")
@@ -392,22 +392,22 @@ async def test_an_answer_that_a_crash_has_left_unjudged_is_judged_first(tmp_path
 async def test_wherever_a_crash_cuts_the_writing_the_model_reads_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ):
-    append, left = AppendFile.append, [10_000]
+    append, left = SqlLog._append, [10_000]
 
     class Judges(NeedsProof):
         @hooks.before_answer.first
         def begin(self, event: BeforeAnswer) -> None:
             left[0] = min(left[0], writes)
 
-    def dying(self: AppendFile, *given: Any, **named: Any) -> Any:
+    async def dying(self: SqlLog, *given: Any, **named: Any) -> None:
         if not left[0]:
             raise Dies
         left[0] -= 1
-        return append(self, *given, **named)
+        await append(self, *given, **named)
 
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(AppendFile, "append", dying)
+        patch.setattr(SqlLog, "_append", dying)
         with pytest.raises(Dies):
             async with open_session(Judges, store=store, session_id="s") as session:
                 await answer(session, "one", "two", "three")

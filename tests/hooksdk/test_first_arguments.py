@@ -14,13 +14,14 @@ from typing import Any, cast
 
 import pytest
 
-from hooksdk import HookSDKError, Host, JsonlStore, MemoryStore, Run, Session, Tool, ToolCall, ToolResult, tool
+from hooksdk import HookSDKError, Host, MemoryStore, Run, Session, Tool, ToolCall, ToolResult, tool
 from hooksdk.agent import Limits, run_agent
 from hooksdk.errors import ConfigError, HookUseError, ToolSchemaError, WrongArgument
 from hooksdk.models import get_model
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
 from hooksdk.models.openai_responses import OpenAIResponsesModel
+from hooksdk.stores import SqlStore
 from hooksdk.testing import ScriptedModel, call, open_session, play
 from hooksdk.trimming import guess_format, list_results
 
@@ -258,7 +259,7 @@ async def test_a_store_is_given_as_the_configuration_names_it(
                     await run.record({"role": "user", "content": "hello"})
             else:
                 assert len(session.messages) == (store != "memory")
-    assert isinstance(host.store, JsonlStore) == str(store).endswith("sessions")
+    assert isinstance(host.store, SqlStore) == (store != "memory")
 
 
 async def test_functions_provider_json_and_tools_stand_in_one_list() -> None:

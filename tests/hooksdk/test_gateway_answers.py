@@ -19,8 +19,9 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, hooks
+from hooksdk import Approval, ApprovalRequest, Host, hooks
 from hooksdk.gateway import Gateway, GatewayConfig
+from hooksdk.stores import SqlStore
 from tests.hooksdk.gateways import ERAS, Source, client, text_of
 from tests.stage import make
 
@@ -64,7 +65,7 @@ class Bank:
                 bank.is_over[event.arguments["path"]].set()
 
         async with (
-            Host(plugins=[Watch], store=JsonlStore(store)) as host,
+            Host(plugins=[Watch], store=SqlStore(store)) as host,
             Gateway(
                 host, Source(listed=[make("pay", self.pay)]), approver=self.person, folder=self.folder,
                 config=GatewayConfig(max_result_chars=0),

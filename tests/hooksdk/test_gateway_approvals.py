@@ -16,13 +16,14 @@ import anyio
 import pytest
 from mcp import Client, types
 
-from hooksdk import Host, JsonlStore, hooks
+from hooksdk import Host, hooks
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._session_ids import SessionIds, release
 from hooksdk.gateway.status import gateway_folder
 from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Block, Rewrite, RewriteToolCall
+from hooksdk.stores import SqlStore
 from hooksdk.stores.locks import lock
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 
@@ -119,7 +120,7 @@ async def at_gateway(
     wait: float = 0, channels: Sequence[Any] = (), config: dict[str, Any] | None = None, files: Sequence[str] = (),
     folder: str = "here",
 ) -> AsyncGenerator[Stage]:  # fmt: skip
-    tools, records = source(), ApprovalRecords(JsonlStore(base / "kept"), clock=clock.of_records)
+    tools, records = source(), ApprovalRecords(SqlStore(base / "kept"), clock=clock.of_records)
     tools.files = files
     desk = ApprovalDesk(records, wait=wait, channels=channels)
     async with (
@@ -565,7 +566,7 @@ async def test_a_state_is_signed_with_a_key_of_the_records_that_no_other_records
     async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
         state = await asked(stage.connected)
         claims = base64.urlsafe_b64decode(state.split(".")[0] + "==")
-        keys = await stage.records.key(), await ApprovalRecords(JsonlStore(tmp_path / "others")).key()
+        keys = await stage.records.key(), await ApprovalRecords(SqlStore(tmp_path / "others")).key()
         signed = [hmac.digest(key, b"hooksdk approval\0" + claims, "sha256") for key in (*keys, b"")]
         own, *strange = [
             f"{state.split('.')[0]}.{base64.urlsafe_b64encode(one).decode().rstrip('=')}" for one in signed

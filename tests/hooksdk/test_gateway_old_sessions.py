@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import json
+import sqlite3
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import anyio
 import pytest
 from mcp import Client
 
-from hooksdk import Annotations, Host, JsonlStore, Tool, hooks
+from hooksdk import Annotations, Host, Tool, hooks
 from hooksdk.desk import ApprovalDesk
 from hooksdk.gateway import Gateway
 from hooksdk.hooks import Ask, BeforeToolCall
+from hooksdk.stores import SqlStore
 from tests.hooksdk.gateways import client, text_of
 from tests.hooksdk.mcp_servers import until
 
@@ -62,9 +64,9 @@ class Asks:
 
 @asynccontextmanager
 async def at_gateway(folder: Path, notes: Notes) -> AsyncGenerator[Client]:
-    """One client at a gateway whose sessions are files."""
+    """One client at a gateway whose sessions are in a database."""
     async with (
-        Host(plugins=[Asks], store=JsonlStore(folder)) as host,
+        Host(plugins=[Asks], store=SqlStore(folder)) as host,
         Gateway(host, notes, approver=ApprovalDesk(wait=0), folder=folder) as made,
         client(made, "legacy") as connected,
     ):
@@ -72,16 +74,17 @@ async def at_gateway(folder: Path, notes: Notes) -> AsyncGenerator[Client]:
 
 
 def sessions(folder: Path) -> set[str]:
-    return {path.name.partition(".")[0] for path in folder.glob("gateway-*")}
+    with closing(sqlite3.connect(folder / "hooksdk.db")) as database:
+        names = (json.loads(name) for (name,) in database.execute("SELECT name FROM hooksdk_sessions"))
+        return {name for name in names if name.startswith("gateway-")}
 
 
 def grow_old(folder: Path) -> None:
-    then = time.time() - DAYS
-    for path in folder.glob("gateway-*"):
-        os.utime(path, (then, then))
+    with closing(sqlite3.connect(folder / "hooksdk.db")) as database, database:
+        database.execute("UPDATE hooksdk_sessions SET changed = ?", (time.time() - DAYS,))
 
 
-async def test_of_a_session_that_ends_with_nothing_open_no_file_stays(tmp_path: Path) -> None:
+async def test_of_a_session_that_ends_with_nothing_open_nothing_stays(tmp_path: Path) -> None:
     async with at_gateway(tmp_path, Notes()) as connected:
         assert text_of(await connected.call_tool("read_note")) == "buy milk"
         assert len(sessions(tmp_path)) == 1

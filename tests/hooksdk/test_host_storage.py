@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from hooksdk import Host, JsonlStore, MemoryStore, ToolContext, tool
+from hooksdk import Host, MemoryStore, ToolContext, tool
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
 from tests.stage import USER, OwnStore, playing
 
@@ -51,10 +52,10 @@ async def test_a_host_that_is_not_asked_to_keeps_nothing_on_disk(home: Path) -> 
 
 async def test_without_a_store_the_configuration_decides(home: Path) -> None:
     async with Host(config={"allow": [], "store": "jsonl"}) as host:
-        assert isinstance(host.store, JsonlStore)
-        assert host.store.directory == home / "sessions"
+        assert isinstance(host.store, SqlStore)
         async with host.session("s") as session, session.run() as run:
             await run.record(USER)
+    assert (home / "hooksdk.db").is_file()
     async with Host(config={"allow": [], "store": "jsonl"}) as host, host.session("s") as session:
         assert session.messages == [USER]
         assert session.resumed

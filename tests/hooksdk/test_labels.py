@@ -12,13 +12,14 @@ import anyio
 import pytest
 import strangers
 
-from hooksdk import Host, JsonlStore, MemoryStore, Session, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk import Host, MemoryStore, Session, ToolCall, ToolContext, ToolResult, hooks
 from hooksdk.calls import join_labels
 from hooksdk.cli._sessions import views
 from hooksdk.formats import get_format
 from hooksdk.hooks import AfterToolCall, Answer, BeforeToolCall, Block, Label, LabelResult, Replace, TransformToolResult
 from hooksdk.records import CallFinished
 from hooksdk.report import StoredSession, page
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store
@@ -464,13 +465,13 @@ async def stored_labels(store: Store, session_id: str) -> list[list[str]]:
 
 
 async def test_labels_are_the_same_after_a_restart(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     async with playing(tools=tools(), store=store) as stage:
         await stage.call("contacts")
         await stage.call_all([("read", {}), ("contacts", {"path": "a"}), ("unknown", {})])
         session_id, before = stage.session.id, labels_of(stage.session)
     assert before == [["trusted"], ["untrusted"], ["trusted"], []]
-    assert await stored_labels(JsonlStore(tmp_path), session_id) == before
+    assert await stored_labels(SqlStore(tmp_path), session_id) == before
 
 
 async def test_the_trace_names_the_labels_of_each_result() -> None:
@@ -494,7 +495,7 @@ async def two_results(store: Store) -> tuple[Any, Any]:
 def test_the_report_and_the_commands_mark_what_somebody_has_labelled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    messages, journal = anyio.run(two_results, JsonlStore(tmp_path / "kept"))
+    messages, journal = anyio.run(two_results, SqlStore(tmp_path / "kept"))
     place = str(tmp_path / "kept")
     views.show_session("s", project=tmp_path, store=place)
     heads = [line for line in capsys.readouterr().out.splitlines() if " result r" in line]

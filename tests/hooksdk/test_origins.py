@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hooksdk import JsonlStore, MemoryStore, Session, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk import MemoryStore, Session, ToolCall, ToolContext, ToolResult, hooks
 from hooksdk._origins.folding import find_whole, fold, fold_result, fold_value
 from hooksdk._origins.texts import Texts
 from hooksdk._origins.values import addresses_in, values_at
@@ -22,6 +22,7 @@ from hooksdk.errors import ApprovalPending
 from hooksdk.formats import get_format
 from hooksdk.hooks import Ask, BeforeToolCall, Origin
 from hooksdk.records import ApprovalAsked
+from hooksdk.stores import SqlStore
 from hooksdk.testing import event, replay_async
 from tests.stage import Stage, make, playing
 
@@ -426,7 +427,7 @@ async def test_evidence_waits_at_the_desk_and_an_answer_from_there_clears_the_va
     pytest.importorskip("mcp", reason="needs the extra `mcp`")
     from hooksdk.gateway._approvals import message_of
 
-    store, records = JsonlStore(tmp_path), ApprovalRecords(JsonlStore(tmp_path))
+    store, records = SqlStore(tmp_path), ApprovalRecords(SqlStore(tmp_path))
     async with playing(Strange, tools=tools(), approver=ApprovalDesk(wait=0), store=store) as stage:
         await stage.call("read", {"path": "mail"})
         with pytest.raises(ApprovalPending):
@@ -443,7 +444,7 @@ async def test_evidence_waits_at_the_desk_and_an_answer_from_there_clears_the_va
     assert json.loads(json.dumps(record.as_dict()))["questions"][0]["evidence"][0]["quote"] == origin.quote
     assert EVE in message_of(record)
     await records.answer(record.number, Approval(True, agree="values"))
-    async with playing(Strange, tools=tools(), approver=ApprovalDesk(wait=0), store=JsonlStore(tmp_path)) as stage:
+    async with playing(Strange, tools=tools(), approver=ApprovalDesk(wait=0), store=SqlStore(tmp_path)) as stage:
         (call,) = stage.run.pending
         assert "ran with" in (await stage.run.call_tool(call)).text
         assert "ran with" in (await stage.call("send", {"to": EVE, "body": "again"})).text

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hooksdk import Host, JsonlStore, MemoryStore, Storage, ToolCall, ToolContext, hooks, tool
+from hooksdk import Host, MemoryStore, Storage, ToolCall, ToolContext, hooks, tool
 from hooksdk.hooks import NarrowTools
+from hooksdk.stores import SqlStore
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +64,6 @@ async def test_it_is_the_space_that_the_plugins_tools_see_and_nobody_elses():
 
 async def test_it_outlives_the_host(tmp_path: Path):
     for expected in (1, 2):
-        async with Host(plugins=[Remember], store=JsonlStore(tmp_path), config={"allow": []}) as host:
+        async with Host(plugins=[Remember], store=SqlStore(tmp_path), config={"allow": []}) as host:
             await resolve_once(host, "one")
             assert await host.storage("remember").get("attempts") == expected

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from hooksdk import Host, JsonlStore, Run, Tool, ToolCall, ToolResult, hooks
+from hooksdk import Host, Run, Tool, ToolCall, ToolResult, hooks
 from hooksdk._transcript import stored
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import AgentEnd, BeforeToolCall, Block, NarrowTools, TransformToolResult, Withhold
 from hooksdk.state import PluginState
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
+from tests.hooksdk.tables import select
 from tests.stage import USER, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -54,18 +56,19 @@ async def test_the_journal_of_states_that_change_with_every_call_is_shortened_me
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored, "MANY_VOID", 100)
-    largest = 0
+    largest, store = 0, SqlStore(tmp_path)
     async with (
-        Host(plugins=[Counting], store=JsonlStore(tmp_path)) as host,
+        Host(plugins=[Counting], store=store) as host,
         host.session("s") as session,
         session.run(transcript=False) as run,
     ):
         await run.resolve_tools([make("act")])
         for start in range(0, 500, 50):
             await call_often(run, start, start + 50)
-            largest = max(largest, sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()))
+            ((size,),) = await select(store, "SELECT sum(length(body)) FROM hooksdk_journal")
+            largest = max(largest, size)
     assert largest < 350_000  # of more than 500_000 that were written
-    async with Host(plugins=[Counting], store=JsonlStore(tmp_path)) as host, host.session("s") as session:
+    async with Host(plugins=[Counting], store=store) as host, host.session("s") as session:
         assert session.plugin("counting").state["calls"] == 500
 
 

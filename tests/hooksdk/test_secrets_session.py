@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import JsonlStore, MemoryStore, PluginState, Storage, Tool, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk import MemoryStore, PluginState, Storage, Tool, ToolCall, ToolContext, ToolResult, hooks
 from hooksdk.errors import PolicyFailed, RunBlocked, TranscriptChanged
 from hooksdk.hooks import (
     AddContext,
@@ -32,7 +32,9 @@ from hooksdk.hooks import (
     Trace,
     TransformToolResult,
 )
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
+from tests.hooksdk.tables import text_in
 from tests.hooksdk.test_secrets import CANARIES, leaks
 from tests.stage import Stage, make, playing, reply
 
@@ -256,11 +258,11 @@ async def test_storage_and_state_keep_no_value_in_values_or_keys(tmp_path: Path)
         await context.storage.delete(KEY)
         return str(await context.storage.keys())
 
-    async with playing(Vault, Keeps, tools=[*FILES, any_tool("keep", keep)], store=JsonlStore(tmp_path)) as stage:
+    async with playing(Vault, Keeps, tools=[*FILES, any_tool("keep", keep)], store=SqlStore(tmp_path)) as stage:
         await write_secret(stage)
         await stage.run.prepare_messages()
         assert (await stage.call("keep")).text == "['t']"
-    stored = "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    stored = text_in(tmp_path)
     assert PLACEHOLDER in stored
     assert KEY not in stored
 
@@ -564,7 +566,7 @@ async def test_no_canary_comes_out_of_the_session_later_by_any_outlet(
     config = {"plugins": {"trace_file": {"config": {"path": str(trace)}}}}
     tools = [*FILES, any_tool("interrupts", interrupts)]
     came_out: list[str] = []
-    async with playing(Vault, Outlets, "trace_file", tools=tools, config=config, store=JsonlStore(folder)) as stage:
+    async with playing(Vault, Outlets, "trace_file", tools=tools, config=config, store=SqlStore(folder)) as stage:
         for name in CANARIES:
             await write_secret(stage, name, name)
         for name, value in CANARIES.items():
@@ -577,9 +579,8 @@ async def test_no_canary_comes_out_of_the_session_later_by_any_outlet(
         await stage.run.record({"role": "assistant", "content": "\n".join(files[name] for name in CANARIES)})
         came_out += json.dumps(await stage.run.prepare_messages(), ensure_ascii=False), str(stage.run.stats)
         seen = stage.session.plugin("outlets").seen
-    stored = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
-    assert trace in stored
-    assert len(stored) >= 3
+    stored = {path: path.read_bytes().decode(errors="replace") for path in tmp_path.rglob("*") if path.is_file()}
+    assert {trace, folder / "hooksdk.db"} <= set(stored)
     assert leaks("\n".join(came_out)) == []
     assert leaks("\n".join(seen)) == []
     assert leaks(caplog.text + str([record.__dict__ for record in caplog.records])) == []

@@ -13,9 +13,10 @@ from hooksdk import session as session_module
 from hooksdk.errors import ConfigError, SessionBusy, SessionClosed, TranscriptChanged, WrongArgument
 from hooksdk.hooks import AfterToolCall, SessionEnd
 from hooksdk.state import PluginState
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
 from hooksdk.transcript import Store
+from tests.hooksdk.tables import run_sql
 from tests.stage import USER, OwnStore, make, reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -88,13 +89,13 @@ async def test_a_call_is_observed_though_its_result_could_not_be_stored(tmp_path
         async def watch(self, event: AfterToolCall) -> None:
             seen.append(event.status)
 
-    async with open_host(Watch, store=JsonlStore(tmp_path)) as host, host.session("s") as session:
+    store = SqlStore(tmp_path)
+    async with open_host(Watch, store=store) as host, host.session("s") as session:
         run = await session.run().__aenter__()
         await run.resolve_tools([make()])
         call = ToolCall("c", "read_file", {})
         await run.record([USER, reply(call)])
-        for file in tmp_path.rglob("*.messages.jsonl"):
-            file.write_text("not ours\n" + file.read_text())
+        await run_sql(store, "DELETE FROM hooksdk_messages WHERE position = 1")
         with pytest.raises(TranscriptChanged):
             await run.call_tool(call)
         with pytest.raises(TranscriptChanged):

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import JsonlStore
+from hooksdk.stores import SqlStore
 from hooksdk.trimming import repair
 
 pytestmark = pytest.mark.heavy
@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
 PROGRAM = """
 import sys, time, anyio
-from hooksdk import JsonlStore, Tool, ToolContext
+from pathlib import Path
+from hooksdk import Tool, ToolContext
+from hooksdk.stores import SqlStore
 from hooksdk.sync import Host, run_agent
 from hooksdk.testing import ScriptedModel, call
 
@@ -45,7 +47,7 @@ def model(messages, tools):
 
 tools = [Tool.from_function(function, source="host") for function in (async_tool, plain_tool)]
 try:
-    with Host(store=JsonlStore("kept")) as host, host.session("ann") as session:
+    with Host(store=SqlStore(Path("kept"))) as host, host.session("ann") as session:
         run_agent(session, model, "Go.", tools=tools)
 finally:
     print("host open:", host.portal.is_open, flush=True)
@@ -64,7 +66,7 @@ def start(program: str, *arguments: str, folder: Path) -> subprocess.Popen[str]:
 
 
 async def stored(folder: Path) -> list[dict[str, Any]]:
-    messages, _ = await JsonlStore(folder / "kept").read_session("ann")
+    messages, _ = await SqlStore(folder / "kept").read_session("ann")
     return messages
 
 
@@ -87,10 +89,12 @@ def test_ctrl_c_ends_a_program_and_leaves_a_session_that_can_be_sent(tool: str, 
 
 def test_a_host_that_is_never_closed_does_not_keep_the_program_from_ending(tmp_path: Path):
     program = """
-from hooksdk import JsonlStore
+from pathlib import Path
+
+from hooksdk.stores import SqlStore
 from hooksdk.sync import Host
 
-host = Host(store=JsonlStore("kept")).__enter__()
+host = Host(store=SqlStore(Path("kept"))).__enter__()
 session = host.session("ann").__enter__()
 with session.run() as run:
     run.record({"role": "user", "content": "Hello"})

@@ -19,7 +19,6 @@ from transcripts import (
     body,
     call,
     history,
-    messages_file,
     open_transcript,
     opened,
     shape,
@@ -30,8 +29,9 @@ from transcripts import (
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
-from hooksdk.stores import JsonlStore, SessionLog, Store
+from hooksdk.stores import SessionLog, SqlStore, Store
 from hooksdk.transcript import Entry, Results, Transcript
+from tests.hooksdk.tables import select
 
 pytestmark = pytest.mark.anyio
 
@@ -112,11 +112,12 @@ async def test_a_message_that_is_not_json_is_refused_and_breaks_nothing(store: S
 
 async def test_numbers_that_json_lacks_are_stored_as_null(tmp_path: Path) -> None:
     """Readers of other languages refuse `NaN`."""
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     async with opened(store) as transcript:
         await transcript.append([{"role": "user", "content": "x", "n": [math.nan, math.inf, -math.inf, 1.5]}])
         assert transcript.view[0]["n"] == [None, None, None, 1.5]
-    assert messages_file(store).read_text() == '{"role":"user","content":"x","n":[null,null,null,1.5]}\n'
+    ((stored,),) = await select(store, "SELECT body FROM hooksdk_messages")
+    assert stored == '{"role":"user","content":"x","n":[null,null,null,1.5]}'
 
 
 async def test_text_with_half_a_surrogate_pair_is_stored_as_it_is(store: Store) -> None:

@@ -22,12 +22,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from warm import CAN_FORK, Done, run, start
 
-from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, hooks
+from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, hooks
 from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS
 from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.config import Config, PluginConfig, ProjectSettings, fold, load_config, read_config
 from hooksdk.errors import ConfigError, PluginRefused
 from hooksdk.hooks import AfterToolCall, BeforeToolCall, Block
+from hooksdk.stores import SqlStore
 from hooksdk.testing import ScriptedApprover
 from tests.stage import USER, Stage, make
 
@@ -539,7 +540,7 @@ async def test_a_store_that_a_repository_brings_answers_no_question_for_the_user
     async def always(request: ApprovalRequest) -> Approval:
         return Approval(True, scope="always", arguments={})
 
-    prepared = Host(store=JsonlStore(desk.repository / ".agent"), folder=desk.repository, approver=always)
+    prepared = Host(store=SqlStore(desk.repository / ".agent"), folder=desk.repository, approver=always)
     assert await ran(prepared, "delete_file") == {"delete_file"}
     desk.project('store = "jsonl:.agent"\n')
     nobody = ScriptedApprover(False)

@@ -208,9 +208,9 @@ async def test_the_signed_audit_names_nobody(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.heavy
 async def test_watch_leaves_a_question_open_to_which_no_answer_was_typed(tmp_path: Path) -> None:
     from hooksdk.desk import ApprovalRecords
-    from hooksdk.stores import JsonlStore
+    from hooksdk.stores import SqlStore
 
-    records = ApprovalRecords(JsonlStore(tmp_path / "kept" / "sessions"))
+    records = ApprovalRecords(SqlStore(tmp_path / "kept" / "sessions"))
     await ApprovalDesk(records, wait=0)(request(FIRST))
     done = await hooksdk("approvals", "watch", folder=tmp_path, stdin="maybe\n")
     assert "approval 1 goes on waiting: nobody answered: what was typed is none of the answers" in done.err

@@ -11,7 +11,7 @@ from hooksdk import schema
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.formats.openai_chat import OpenAIChat
-from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store
+from hooksdk.stores import MemoryStore, SqlStore, Store
 from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport, Results, Transcript
 
@@ -26,9 +26,7 @@ class House(OpenAIChat):
 
 
 def make_store(kind: str, directory: Path) -> Store:
-    if kind == "sqlite":
-        return SqlStore(f"sqlite:///{directory / 'sessions.db'}")
-    return MemoryStore() if kind == "memory" else JsonlStore(directory)
+    return MemoryStore() if kind == "memory" else SqlStore(directory)
 
 
 async def open_transcript(
@@ -98,15 +96,7 @@ def shape(messages: Sequence[Message]) -> list[Any]:
     return [message["role"] for message in messages]
 
 
-def messages_file(store: JsonlStore) -> Path:
-    return next(store.directory.glob("*.messages.jsonl"))
-
-
-def journal_file(store: JsonlStore) -> Path:
-    return next(store.directory.glob("*.journal.jsonl"))
-
-
-async def filled(store: JsonlStore, results: int = 3) -> list[Message]:
+async def filled(store: Store, results: int = 3) -> list[Message]:
     """A closed session with one applied and one queued trim; answers what the model sees of it."""
     async with opened(store) as transcript:
         await transcript.append(history(OPENAI, [body(number) for number in range(1, results + 1)]))
