@@ -19,6 +19,7 @@ from hooksdk._transcript.encoding import (
 )
 from hooksdk._transcript.loose_ends import LooseEnds, is_loose_end
 from hooksdk._transcript.messages import Messages
+from hooksdk._transcript.row_lists import ResultRows, Rows
 from hooksdk._transcript.rows import (
     LOOSE,
     OTHER,
@@ -28,8 +29,6 @@ from hooksdk._transcript.rows import (
     Marks,
     MessageRow,
     ResultRow,
-    ResultRows,
-    Rows,
     load_message_row,
 )
 from hooksdk.calls import ToolCall, ToolResult
