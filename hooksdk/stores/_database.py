@@ -15,8 +15,7 @@ import anyio
 
 from hooksdk.errors import StoreError
 from hooksdk.stores._sealing import PLAIN, Seal
-from hooksdk.stores._tables import VERSION, migrate
-from hooksdk.stores._transaction import Run, Transaction
+from hooksdk.stores._transaction import VERSION, Run, Transaction
 from hooksdk.tasks import in_thread, run_shielded
 
 T = TypeVar("T")
@@ -139,6 +138,8 @@ class Database:
         """Make what is missing: the file, the tables, and what newer versions added to them."""
         version = self._driver.version()
         if version < VERSION:
+            from hooksdk.stores._tables import migrate  # most processes find the tables as they should be
+
             version = self._driver.run(migrate, writes=True, patient=True)
         if version > VERSION:
             problem = f"its tables were made by a newer hooksdk (version {version}, known up to {VERSION})"

@@ -73,11 +73,6 @@ def old_files(folder: Path) -> list[Path]:
     return sorted([*folder.glob("*.journal.jsonl"), *folder.glob("values/*.json")])
 
 
-def journal_of(folder: Path, session_id: str) -> Path:
-    """The journal that a session of this id has, if it has files."""
-    return folder / f"{file_name(session_id)}.journal.jsonl"
-
-
 def named_in(journal: Path) -> str | None:
     """The id of the session whose journal this is; None if its first line does not name it."""
     try:
@@ -182,7 +177,7 @@ def take_over(run: Run, folder: Path, seal: Seal) -> None:
 def take_over_session(run: Run, folder: Path, session_id: str, seal: Seal) -> None:
     """Take one session over, if it is in files still. Raises `SessionBusy` while an earlier version has it open, and
     `StoreError` for damage."""
-    path = journal_of(folder, session_id)
+    path = folder / f"{file_name(session_id)}.journal.jsonl"
     if not path.exists():
         return
     with _held(path) as is_ours:

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hooksdk.stores._hashes import NO_ROWS, chain, digest, session_key
-
-if TYPE_CHECKING:
-    from hooksdk.stores._transaction import Transaction
-
-VERSION = 4
+from hooksdk.stores._transaction import VERSION, Transaction
 
 TABLES = (
     """CREATE TABLE hooksdk_sessions (

@@ -27,10 +27,10 @@ from hooksdk.stores import _holders
 from hooksdk.stores._chains import ends_in, read_session
 from hooksdk.stores._database import Database, Driver
 from hooksdk.stores._hashes import NO_ROWS, session_key
-from hooksdk.stores._old_files import journal_of, old_files, take_over, take_over_session
+from hooksdk.stores._names import file_name
 from hooksdk.stores._sealing import Seal, seal_of
 from hooksdk.stores._sql_log import RENEW, SqlLog
-from hooksdk.stores._transaction import Transaction
+from hooksdk.stores._transaction import Run, Transaction
 from hooksdk.stores._values import SqlValues
 from hooksdk.stores.summaries import FIRST_ENTRIES, FIRST_MESSAGES
 from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task
@@ -159,18 +159,30 @@ class SqlStore(SqlValues):
                 from hooksdk.stores._postgres import PostgresDriver
 
                 driver = PostgresDriver(self._url, stall=self.lease)
-            folder, seal = self._old_files, self._seal
-            begin = functools.partial(take_over, folder=folder, seal=seal) if folder else None
-            self._database = Database(driver, str(self), begin, seal)
+            self._database = Database(driver, str(self), self._take_over_all, self._seal)
         return self._database
 
     async def _take_over(self, session_id: str) -> None:
         """Take over what files of an earlier version have of this session. Raises `SessionBusy` while such a version
         has it open, and `StoreError` for damage."""
         folder, database = self._old_files, self._open()
-        if folder is None or not journal_of(folder, session_id).exists():
-            return
-        await database.work(lambda run: take_over_session(run, folder, session_id, self._seal))
+        if folder is not None and (folder / f"{file_name(session_id)}.journal.jsonl").exists():
+            from hooksdk.stores._old_files import take_over_session
+
+            await database.work(lambda run: take_over_session(run, folder, session_id, self._seal))
+
+    def _take_over_all(self, run: Run) -> None:
+        if self._has_files():
+            from hooksdk.stores._old_files import take_over
+
+            assert self._old_files is not None
+            take_over(run, self._old_files, self._seal)
+
+    def _has_files(self) -> bool:
+        """True where files of an earlier version are not in the database yet."""
+        folder = self._old_files
+        patterns = ("*.journal.jsonl", "values/*.json")
+        return folder is not None and any(next(folder.glob(each), None) is not None for each in patterns)
 
     # Sessions
 
@@ -279,9 +291,7 @@ class SqlStore(SqlValues):
 
     async def _is_absent(self) -> bool:
         """True where nothing was ever stored; looking makes no file."""
-        folder = self._old_files
-        has_files = folder is not None and bool(await in_thread(old_files, folder))
-        return not has_files and await self._open().is_absent()
+        return not await in_thread(self._has_files) and await self._open().is_absent()
 
     async def _rows(self, statement: str, **parameters: object) -> Sequence[Any]:
         def rows(transaction: Transaction) -> Sequence[Any]:
