@@ -4,7 +4,7 @@ message and each result. A pure function of the messages."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hooksdk import schema
@@ -74,13 +74,11 @@ class Slot:
     by_run: bool = False
     known_call: ToolCall | None = None
 
-    @property
-    def id(self) -> str:
-        return self.row.id
+    id: str = field(init=False)
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return self.row.name
+    def __post_init__(self) -> None:
+        self.id, self.name = self.row.id, self.row.name
 
     @property
     def call(self) -> ToolCall:
