@@ -231,8 +231,8 @@ class SqlLog:
         if row is None:
             return None
         count, entries, upto, body, stored_hash = row
-        before = _hash_before(transaction, MESSAGES, self.row, count)
-        journal_before = _hash_before(transaction, JOURNAL, self.row, entries)
+        before = hash_before(transaction, MESSAGES, self.row, count)
+        journal_before = hash_before(transaction, JOURNAL, self.row, entries)
         if (
             before is None
             or journal_before is None
@@ -246,7 +246,7 @@ class SqlLog:
             recent = [*read_chain(transaction, MESSAGES, self.session_id, start, stop, self._seal), *recent]
         later = read_chain(transaction, MESSAGES, self.session_id, count, self._ends[MESSAGES].length, self._seal)
         journal = read_chain(transaction, JOURNAL, self.session_id, entries, self._ends[JOURNAL].length, self._seal)
-        _check_ends(transaction, self.session_id, self._ends)
+        check_ends(transaction, self.session_id, self._ends)
         return SessionState(
             self._seal.open(body, self.row["id"], "state"),
             count,
@@ -517,21 +517,22 @@ def read_encoded(
     """Both sequences, the messages as their JSON. Raises `StoreError` for a row that is missing or was changed."""
     journal = read_chain(transaction, JOURNAL, session_id, 0, ends[JOURNAL].length, seal)
     lines = read_chain(transaction, MESSAGES, session_id, 0, ends[MESSAGES].length, seal)
-    _check_ends(transaction, session_id, ends)
+    check_ends(transaction, session_id, ends)
     return lines, [*_parse(journal, JOURNAL, session_id)]
 
 
 def read_chain(
-    transaction: Transaction, table: Table, session_id: str, start: int, stop: int, seal: Seal = PLAIN
+    transaction: Transaction, table: Table, session_id: str, start: int, stop: int, seal: Seal | None = PLAIN
 ) -> list[bytes]:
-    """The bodies from `start` to before `stop`, each of which fits its hash. Raises `StoreError`."""
+    """The bodies from `start` to before `stop`, each of which fits its hash; as they are stored with no seal at all. Raises
+    `StoreError`."""
     lines: list[bytes] = []
     row: dict[str, Any] = {"id": session_key(session_id), "stop": stop, "limit": PAGE}
-    before = _hash_before(transaction, table, row, start)
+    before = hash_before(transaction, table, row, start)
     while (expected := start + len(lines)) < stop:
         rows = transaction.execute(table.select, {**row, "start": expected}).fetchall()
         if before is None or not rows:
-            raise _damage(table, session_id, expected if rows else expected - 1, "this row is missing")
+            raise _damage(table, session_id, expected - (before is None), "this row is missing")
         for number, (position, body, stored_hash) in enumerate(rows, expected):
             if position != number:
                 raise _damage(table, session_id, number, f"this row is missing; the next is {position}")
@@ -541,13 +542,13 @@ def read_chain(
                     table, session_id, position, "this row was changed by somebody else, or the one before it"
                 )
             try:
-                lines.append(seal.open(body, row["id"], table.name, position).encode())
+                lines.append((seal.open(body, row["id"], table.name, position) if seal else body).encode())
             except StoreError as error:
                 raise _damage(table, session_id, position, error.problem) from error
     return lines
 
 
-def _hash_before(transaction: Transaction, table: Table, row: dict[str, Any], position: int) -> bytes | None:
+def hash_before(transaction: Transaction, table: Table, row: dict[str, Any], position: int) -> bytes | None:
     """The hash of the row before a position; None where there is none."""
     if position == 0:
         return NO_ROWS
@@ -556,11 +557,11 @@ def _hash_before(transaction: Transaction, table: Table, row: dict[str, Any], po
     return bytes(rows[0][2]) if rows else None
 
 
-def _check_ends(transaction: Transaction, session_id: str, ends: Ends) -> None:
+def check_ends(transaction: Transaction, session_id: str, ends: Ends) -> None:
     """The sequences end as the session's row says. Raises `StoreError`."""
     row = {"id": session_key(session_id)}
     for table, end in ends.items():
-        if _hash_before(transaction, table, row, end.length) != end.hash:
+        if hash_before(transaction, table, row, end.length) != end.hash:
             raise _damage(table, session_id, end.length - 1, "the newest row is not the one that was stored last")
         stored = transaction.execute(table.end, row).fetchone()[0]
         if stored > end.length:

@@ -23,8 +23,8 @@ import anyio
 from hooksdk.config import split_store, without_password
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
-from hooksdk.stores import _holders
-from hooksdk.stores._database import Database, Driver, Transaction
+from hooksdk.stores import _digests, _holders
+from hooksdk.stores._database import Database, Driver, Run, Transaction
 from hooksdk.stores._hashes import NO_ROWS, digest, session_key
 from hooksdk.stores._names import file_name
 from hooksdk.stores._old_files import journal_of, old_files, take_over, take_over_session
@@ -72,10 +72,8 @@ BEGINNINGS = (
     + " FROM hooksdk_sessions"
 )
 """Each body is looked up by its key: a condition on the position alone would go through all rows."""
-SET_VALUE = """
-INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash)
-ON CONFLICT (space, key) DO UPDATE SET body = excluded.body, hash = excluded.hash"""
-ADD_VALUE = SET_VALUE.partition("DO UPDATE")[0] + "DO NOTHING"
+ADD_VALUE = """
+INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash) ON CONFLICT (space, key) DO NOTHING"""
 LOOK_AT_VALUE = "SELECT body, hash FROM hooksdk_values WHERE space = :space AND key = :key"
 REPLACE_VALUE = "UPDATE hooksdk_values SET body = :body, hash = :hash WHERE space = :space AND key = :key"
 OTHER_VALUES = "SELECT space, key FROM hooksdk_values WHERE body NOT LIKE :prefix LIMIT :limit"
@@ -92,6 +90,11 @@ class SqlStore:
     `lease` is after how many seconds a session whose worker died or hangs is free for others; it is renewed three times
     in that time. PostgreSQL needs the extra `postgres`. Raises `ConfigError` for another URL, or where the extra is not
     installed.
+
+    Attributes:
+        file: The file of SQLite; None for a server.
+        old_files: The folder of earlier versions' files, if there is one.
+        seal: How texts are stored.
 
     ```python
     import asyncio
@@ -122,11 +125,11 @@ class SqlStore:
         """`old_files` is the folder of earlier versions' files; None for that of the database, where `place` is a
         folder. With `keys`, of 32 bytes each, what is written is encrypted with the first, and what any of them has
         encrypted can be read."""
-        self._seal = seal_of(keys)
-        self._old_files = old_files
+        self.seal = seal_of(keys)
+        self.old_files = old_files
         if isinstance(place, PathLike):
             folder = Path(place).expanduser()
-            self._old_files = old_files or folder
+            self.old_files = old_files or folder
             place = f"sqlite:///{folder / FILE_NAME}"
         url = place
         try:
@@ -144,7 +147,7 @@ class SqlStore:
                 raise ConfigError("store", (f"'{kind}' needs {module}: {way}",))
         self.lease = lease
         self._url = url
-        self._file = Path(place) if kind == "sqlite" else None
+        self.file = Path(place) if kind == "sqlite" else None
         self._database: Database | None = None
         self._logs: list[SqlLog] = []
         # By session: the holder under which it was claimed here.
@@ -154,20 +157,20 @@ class SqlStore:
 
     def __str__(self) -> str:
         """The URL, without a password."""
-        return f"sqlite:///{self._file}" if self._file else without_password(self._url)
+        return f"sqlite:///{self.file}" if self.file else without_password(self._url)
 
     def _open(self) -> Database:
         if self._database is None:
             driver: Driver
-            if self._file:
+            if self.file:
                 from hooksdk.stores._sqlite import SqliteDriver
 
-                driver = SqliteDriver(self._file)
+                driver = SqliteDriver(self.file)
             else:
                 from hooksdk.stores._postgres import PostgresDriver
 
                 driver = PostgresDriver(self._url, stall=self.lease)
-            folder, seal = self._old_files, self._seal
+            folder, seal = self.old_files, self.seal
             begin = functools.partial(take_over, folder=folder, seal=seal) if folder else None
             self._database = Database(driver, str(self), begin, seal)
         return self._database
@@ -175,10 +178,10 @@ class SqlStore:
     async def _take_over(self, session_id: str) -> None:
         """Take over what files of an earlier version have of this session. Raises `SessionBusy` while such a version
         has it open, and `StoreError` for damage."""
-        folder, database = self._old_files, self._open()
+        folder, database = self.old_files, self._open()
         if folder is None or not journal_of(folder, session_id).exists():
             return
-        await database.work(lambda run: take_over_session(run, folder, session_id, self._seal))
+        await database.work(lambda run: take_over_session(run, folder, session_id, self.seal))
 
     # Sessions
 
@@ -210,6 +213,8 @@ class SqlStore:
                 return None
             ends = ends_in(taken[1:])
             token: int = taken[0]
+            if not existed and token == row["first"]:
+                _digests.note_session(transaction, json.dumps(session_id), 1)
             return SqlLog(
                 database, session_id, existed=existed, holder=holder, token=token, lease=self.lease, ends=ends
             )
@@ -278,16 +283,20 @@ class SqlStore:
         def rows(transaction: Transaction) -> Sequence[Any]:
             return transaction.execute(HELD, row).fetchall()
 
-        held = await self._look(rows, ())
+        held = await self.look(rows, ())
         return {json.loads(name): bool(alive) and not _holders.is_gone(holder) for name, holder, alive in held}
 
-    async def _look(self, step: Callable[[Transaction], T], absent: T) -> T:
+    async def look(self, step: Callable[[Transaction], T], absent: T) -> T:
         """Read in one transaction; `absent` where there is no database yet."""
         return absent if await self._is_absent() else await self._open().transaction(step, writes=False)
 
+    async def work(self, task: Callable[[Run], T]) -> T:
+        """Run a task of several transactions in a worker thread."""
+        return await self._open().work(task)
+
     async def _is_absent(self) -> bool:
         """True where nothing was ever stored; looking makes no file."""
-        folder = self._old_files
+        folder = self.old_files
         has_files = folder is not None and bool(await in_thread(old_files, folder))
         return not has_files and await self._open().is_absent()
 
@@ -295,12 +304,12 @@ class SqlStore:
         def rows(transaction: Transaction) -> Sequence[Any]:
             return [row[0] for row in transaction.execute(statement, parameters).fetchall()]
 
-        return await self._look(rows, ())
+        return await self.look(rows, ())
 
     async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal of a session as they are now, whoever holds it. Raises `StoreError`."""
         await self._take_over(session_id)
-        stored = await self._look(functools.partial(read_session, session_id=session_id, seal=self._seal), None)
+        stored = await self.look(functools.partial(read_session, session_id=session_id, seal=self.seal), None)
         if stored is None:
             raise unknown_session(session_id)
         return stored
@@ -319,8 +328,8 @@ class SqlStore:
         def rows(transaction: Transaction) -> Sequence[Any]:
             return transaction.execute(BEGINNINGS).fetchall()
 
-        found = await self._look(rows, ())
-        return await in_thread(lambda: [_beginning(self._seal, *row) for row in found])
+        found = await self.look(rows, ())
+        return await in_thread(lambda: [_beginning(self.seal, *row) for row in found])
 
     async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
         """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
@@ -330,8 +339,9 @@ class SqlStore:
         log = await self.open_session(session_id, wait=wait)
 
         def delete(transaction: Transaction) -> None:
-            for statement in DELETE:
-                transaction.execute(statement, log.row)
+            deleted = [transaction.execute(statement, log.row).rowcount for statement in DELETE]
+            if deleted[-1] > 0:
+                _digests.note_session(transaction, json.dumps(session_id), -1)
 
         try:
             await self._open().transaction(delete)
@@ -344,16 +354,16 @@ class SqlStore:
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
         """A stored value, a fresh copy."""
         row = {"space": file_name(space), "key": file_name(key)}
-        body = await self._look(functools.partial(_value_in, row=row, seal=self._seal), None)
+        body, _ = await self.look(functools.partial(_value_in, row=row, seal=self.seal), (None, None))
         return default if body is None else json.loads(body)
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value; durable when this returns."""
         row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
         text = encode_for(f"storage '{space}'", value).decode()
-        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
+        row["body"] = body = self.seal.close(text, "value", row["space"], row["key"])
         row["hash"] = digest(row["space"], row["key"], body)
-        await self._open().transaction(lambda transaction: transaction.execute(SET_VALUE, row))
+        await self._open().transaction(functools.partial(_put, row=row))
 
     async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
         """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this
@@ -362,13 +372,13 @@ class SqlStore:
         place = f"storage '{space}'"
         row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
         text = encode_for(place, new).decode()
-        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
+        row["body"] = body = self.seal.close(text, "value", row["space"], row["key"])
         row["hash"] = digest(row["space"], row["key"], body)
         begun = False
 
         def change(transaction: Transaction) -> bool:
             nonlocal begun
-            stored = _value_in(transaction, row, self._seal, alone=True)
+            stored, found = _value_in(transaction, row, self.seal, alone=True)
             if not is_same(place, None if stored is None else json.loads(stored), old):
                 if begun:  # by this, and its answer was lost, or by somebody else
                     raise StoreError(
@@ -378,15 +388,14 @@ class SqlStore:
             if stored is None and new is None:
                 return True
             begun = True
-            statement = ADD_VALUE if stored is None else DELETE_VALUE if new is None else REPLACE_VALUE
-            return transaction.execute(statement, row).rowcount > 0
+            return _write(transaction, row if new is not None else {**row, "hash": None}, found)
 
         return await self._open().transaction(change)
 
     async def rekey(self) -> AsyncGenerator[tuple[str, str]]:
         """Encrypt everything anew with the first key, a session at a time: yields each session's id, and `encrypted`,
         `unchanged`, or why it stays as it is; in the end the number of values. Raises `ConfigError` without a key."""
-        if not self._seal.key_id:
+        if not self.seal.key_id:
             raise ConfigError("sessions.key", ("there is no key to encrypt with",))
         for session_id in await self.list_sessions():
             try:
@@ -402,20 +411,20 @@ class SqlStore:
 
     def _rekey_values(self, transaction: Transaction) -> int:
         """Encrypt some values anew; answers how many."""
-        row = {"prefix": f"~{self._seal.key_id}:%", "limit": VALUES_AT_ONCE}
+        row = {"prefix": f"~{self.seal.key_id}:%", "limit": VALUES_AT_ONCE}
         found = transaction.execute(OTHER_VALUES, row).fetchall()
         for space, key in found:
             place: dict[str, Any] = {"space": space, "key": key}
-            text = _value_in(transaction, place, self._seal, alone=True)
-            body = self._seal.close(text or "null", "value", space, key)
-            transaction.execute(REPLACE_VALUE, {**place, "body": body, "hash": digest(space, key, body)})
+            text, old = _value_in(transaction, place, self.seal, alone=True)
+            body = self.seal.close(text or "null", "value", space, key)
+            _write(transaction, {**place, "body": body, "hash": digest(space, key, body)}, old)
         return len(found)
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
-        database, row = self._open(), {"space": file_name(space), "key": file_name(key)}
+        database, row = self._open(), {"space": file_name(space), "key": file_name(key), "hash": None}
         if not await self._is_absent():
-            await database.transaction(lambda transaction: transaction.execute(DELETE_VALUE, row))
+            await database.transaction(functools.partial(_put, row=row))
 
     async def list_keys(self, space: str) -> list[str]:
         """The keys of a space, sorted."""
@@ -434,8 +443,10 @@ class SqlStore:
             await database.aclose()
 
 
-def _value_in(transaction: Transaction, row: dict[str, Any], seal: Seal, *, alone: bool = False) -> str | None:
-    """The JSON of a stored value; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
+def _value_in(
+    transaction: Transaction, row: dict[str, Any], seal: Seal, *, alone: bool = False
+) -> tuple[str | None, bytes | None]:
+    """The JSON of a stored value, and its hash; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
     for one that somebody else has changed."""
     found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}" if alone else LOOK_AT_VALUE, row).fetchone()
     if found is not None and digest(row["space"], row["key"], found[0]) != bytes(found[1]):
@@ -443,7 +454,28 @@ def _value_in(transaction: Transaction, row: dict[str, Any], seal: Seal, *, alon
         raise StoreError(
             where, "this row was changed by somebody else. Nothing was changed here; delete the value, or set it anew"
         )
-    return found and seal.open(found[0], "value", row["space"], row["key"])
+    if found is None:
+        return None, None
+    return seal.open(found[0], "value", row["space"], row["key"]), bytes(found[1])
+
+
+def _put(transaction: Transaction, row: dict[str, Any]) -> None:
+    """Store a value, whatever was there; remove it where its new hash is None."""
+    while True:
+        found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}", row).fetchone()
+        if (found is None and row["hash"] is None) or _write(transaction, row, found and bytes(found[1])):
+            return
+
+
+def _write(transaction: Transaction, row: dict[str, Any], old: bytes | None) -> bool:
+    """Put a value in the place of the one with the hash `old`, which nobody else changes meanwhile. False where another
+    worker has stored a first one."""
+    new = row["hash"]
+    statement = DELETE_VALUE if new is None else ADD_VALUE if old is None else REPLACE_VALUE
+    if transaction.execute(statement, row).rowcount < 1:
+        return False
+    _digests.note_value(transaction, row["space"], row["key"], old, new)
+    return True
 
 
 def _renew(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:
