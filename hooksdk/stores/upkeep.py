@@ -19,7 +19,15 @@ from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores import _digests, _holders
 from hooksdk.stores._hashes import digest, session_key
 from hooksdk.stores._names import file_name
-from hooksdk.stores._old_files import VERSION, OldSession, insert_session, insert_value, journal_of, read_old_session
+from hooksdk.stores._old_files import (
+    VERSION,
+    OldSession,
+    insert_session,
+    insert_value,
+    journal_of,
+    named_in,
+    read_old_session,
+)
 from hooksdk.stores._sealing import SEALED
 from hooksdk.stores._sql_log import (
     DROP_ROWS,
@@ -41,16 +49,19 @@ if TYPE_CHECKING:
     from hooksdk.stores._sealing import Seal
 
 __all__ = [
+    "VERSION",
     "Flaw",
     "OldSession",
     "Rescued",
     "backup",
     "examine",
     "export_session",
+    "file_name",
     "import_session",
     "list_ends",
     "list_holders",
     "mend",
+    "named_in",
     "read_old_session",
     "rescue",
 ]

@@ -13,7 +13,7 @@ from hooksdk import Approval, ApprovalRequest, Host, ToolCall, hooks
 from hooksdk.audit import load_key, public_text, read_records
 from hooksdk.cli._app import run
 from hooksdk.hooks import Ask, BeforeToolCall
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
 from tests.builtin_plugins.chains import KEY, Written, write
 from tests.stage import make, reply
 
@@ -170,7 +170,7 @@ def project(tmp_path: Path) -> Path:
         return Approval(True, by="ann")
 
     async def play() -> None:
-        store = JsonlStore(tmp_path / "sessions")
+        store = SqlStore(tmp_path / "sessions")
         host = Host([AsksForOne], store=store, folder=tmp_path, approver=approver)
         async with host, host.session("s") as session, session.run("go") as run:
             await run.resolve_tools([make()])

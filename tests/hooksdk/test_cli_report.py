@@ -12,7 +12,8 @@ from commands import environment
 from reports import STEERING, part, play_runs, read_page, rows, words
 from warm import Done, run
 
-from hooksdk import Host, JsonlStore, Run
+from hooksdk import Host, Run
+from hooksdk.stores import SqlStore
 
 pytestmark = pytest.mark.heavy
 
@@ -67,7 +68,7 @@ def test_the_page_says_what_a_session_used_with_its_sub_agents(tmp_path: Path) -
 
     async def talk() -> None:
         async with (
-            Host(store=JsonlStore(tmp_path / "s"), config={"allow": []}) as host,
+            Host(store=SqlStore(tmp_path / "s"), config={"allow": []}) as host,
             host.session("ann") as session,
             session.run(provider="acme", model="small") as run,
             session.child() as child,

@@ -15,7 +15,7 @@ import pytest
 from hooksdk.approvals import Approval, ApprovalRequest, Question
 from hooksdk.calls import ToolCall
 from hooksdk.desk import ApprovalDesk, ApprovalRecords
-from hooksdk.stores import JsonlStore, open_store
+from hooksdk.stores import SqlStore, open_store
 from tests.hooksdk.commands import hooksdk
 from tests.stage import make
 
@@ -130,8 +130,8 @@ async def test_a_call_that_is_settled_waits_no_longer(place: str, tmp_path: Path
 
 
 async def test_options_before_the_command_count_for_it(tmp_path: Path) -> None:
-    await ask(ApprovalRecords(JsonlStore(tmp_path / "kept" / "sessions")), "here", "Delete everything?")
-    await ask(ApprovalRecords(JsonlStore(tmp_path / "b")), "there", "Send a mail?")
+    await ask(ApprovalRecords(SqlStore(tmp_path / "kept")), "here", "Delete everything?")
+    await ask(ApprovalRecords(SqlStore(tmp_path / "b")), "there", "Send a mail?")
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "hooksdk.toml").write_text('store = "memory"\n')
     for words in (["--store", str(tmp_path / "b"), "waiting"], ["waiting", "--store", str(tmp_path / "b")]):

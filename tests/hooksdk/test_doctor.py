@@ -19,8 +19,9 @@ from commands import hooksdk, install_plugin, write_servers
 from mcp_servers import alive, script, until
 from warm import Done
 
-from hooksdk import JsonlStore, MemoryStore
+from hooksdk import MemoryStore
 from hooksdk.cli._doctor.store import examine_store
+from hooksdk.stores import SqlStore
 
 pytestmark = pytest.mark.heavy
 
@@ -301,13 +302,13 @@ def test_a_store_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
 
 def test_stores_in_memory_and_folders_to_be_made_are_fine(tmp_path: Path) -> None:
     assert of_store(MemoryStore()) == []
-    assert of_store(JsonlStore(tmp_path / "not" / "there")) == []
+    assert of_store(SqlStore(tmp_path / "not" / "there")) == []
     assert not (tmp_path / "not").exists()
 
 
 def test_an_open_session_is_a_notice_and_a_closed_one_is_nothing(tmp_path: Path) -> None:
     async def look() -> tuple[Sequence[tuple[str, str]], ...]:
-        store = JsonlStore(tmp_path)
+        store = SqlStore(tmp_path)
         log = await store.open_session("ann")
         during = of_store(store)
         await log.close()
@@ -343,17 +344,17 @@ def test_a_lock_that_outlives_its_holder_is_a_problem(tmp_path: Path) -> None:
         assert process.stdout is not None
         child = int(process.stdout.readline())
         process.wait()
-        ((severity, what),) = of_store(JsonlStore(tmp_path))
+        ((severity, what),) = of_store(SqlStore(tmp_path))
     assert severity == "problem"
     assert f"is held although process {process.pid}, which locked it, is gone" in what
     anyio.run(until, lambda: not alive(child))
-    assert of_store(JsonlStore(tmp_path)) == []
+    assert of_store(SqlStore(tmp_path)) == []
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may open everything")
 def test_a_lock_file_of_somebody_else_is_a_problem(tmp_path: Path) -> None:
     lock = tmp_path / "ann.lock"
     lock.touch(mode=0o000)
-    ((severity, what),) = of_store(JsonlStore(tmp_path))
+    ((severity, what),) = of_store(SqlStore(tmp_path))
     assert severity == "problem"
     assert "a lock cannot be taken" in what

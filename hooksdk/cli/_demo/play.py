@@ -206,10 +206,9 @@ def _write_mcp(folder: Path) -> str | None:
 
 def _summary(folder: Path, session: Session, outcome: Outcome, options: DemoOptions) -> dict[str, Any]:
     spreadsheet = folder / "workspace" / options.office.file_name
-    transcript = next((folder / "sessions").glob("*.messages.jsonl"), None)
-    place = str(transcript) if transcript and options.kept else None
-    if options.store:
-        place = shlex.join(["hooksdk", "sessions", "show", session.id, "--store", without_password(options.store)])
+    place = options.store or (folder / "sessions" if options.kept else None)
+    if place:
+        place = shlex.join(["hooksdk", "sessions", "show", session.id, "--store", without_password(str(place))])
     complete = spreadsheet.is_file()
     stats = outcome.stats
     return {
