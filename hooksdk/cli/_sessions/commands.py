@@ -7,6 +7,7 @@ import typer
 from hooksdk.cli._groups import GroupWithOptions
 from hooksdk.cli._options import Json, StorePlace
 from hooksdk.cli._sessions.changes import delete_sessions, restore_results, settle_call, trim_results
+from hooksdk.cli._sessions.copies import backup_store
 from hooksdk.cli._sessions.cost import cost
 from hooksdk.cli._sessions.examination import examine_sessions
 from hooksdk.cli._sessions.import_history import import_session
@@ -32,5 +33,6 @@ sessions_app.command("restore")(restore_results)
 sessions_app.command("settle")(settle_call)
 sessions_app.command("delete")(delete_sessions)
 sessions_app.command("doctor")(examine_sessions)
+sessions_app.command("backup")(backup_store)
 sessions_app.command("import")(import_session)
 sessions_app.command("cost")(cost)
