@@ -58,7 +58,7 @@ async def rewrite(
             lines = read_chain(transaction, table, session_id, 0, ends[table].length)
             edited = [json.dumps(each).encode() for each in edit([json.loads(line) for line in lines])]
             columns = [{} if table is MESSAGES else {"kind": str(json.loads(line).get("kind", ""))} for line in edited]
-            rows, new[table] = chained(key, End(), edited, columns)
+            rows, new[table] = chained(key, table, End(), edited, columns)
             transaction.execute(table.cut, {"id": key, "length": 0})
             if rows:
                 transaction.execute(table.insert, rows)
