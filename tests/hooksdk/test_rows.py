@@ -131,7 +131,9 @@ NUMBERS = count(1)
 
 
 @pytest.mark.heavy
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(STEPS, STEPS, st.sampled_from(ALL))
 def test_in_postgresql_it_knows_that_too(
     shared_url: str, steps: list[Any], more: list[Any], form: MessageFormat
@@ -238,10 +240,6 @@ async def test_a_long_session_that_opens_by_its_rows_holds_a_tenth_of_its_messag
 # --- rows and states that are not what was stored ---
 
 KEEPERS = ("hooksdk_states", "hooksdk_rows")
-
-
-async def _columns(store: SqlStore, table: str, *names: str) -> list[Any]:
-    return await select(store, f"SELECT {', '.join(names)} FROM {table} ORDER BY {', '.join(names)}")
 
 
 async def _is_right_or_refused(store: SqlStore, copy: dict[str, list[Any]], what: str) -> None:
