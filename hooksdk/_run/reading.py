@@ -21,16 +21,13 @@ from hooksdk._origins.labels import UNLABELLED, Labels, join_labels
 from hooksdk._origins.texts import NEVER, Moment, Place, Texts, quote_around
 from hooksdk._origins.values import parts_of
 from hooksdk._schema.fresh import peek
-from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.pairing import UNKNOWN
+from hooksdk._transcript.encoding import UNKNOWN
+from hooksdk._transcript.journal import REASONS, Ledger
 from hooksdk._transcript.rows import USER
 from hooksdk.transcript import Transcript
 
 # The name of the agreed values among the session's states. No plugin has it.
 AGREED: Final = "hooksdk.agreed"
-# The name of the digests of what stands in the user's place and no user has written: True for what plugins have told
-# the model, False for what a framework has, from whomever.
-REASONS: Final = "hooksdk.reasons"
 # The name of the labels of what sub-agents have read.
 BELOW: Final = "hooksdk.labels"
 # Characters that are remembered of what no transcript has: a script may make thousands of calls, and a gateway's

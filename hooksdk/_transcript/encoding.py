@@ -19,6 +19,8 @@ from hooksdk.values import clip, is_list, is_object
 
 # One line of the journal.
 Entry = dict[str, Any]
+# The beginning of the text in the place of a host's message, or result, that cannot be matched.
+UNKNOWN = "(of an unknown author)\n"
 
 
 class MessageParts(NamedTuple):

@@ -11,12 +11,11 @@ from typing import Any, final
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import same
-from hooksdk._transcript.encoding import Entry
+from hooksdk._transcript.encoding import UNKNOWN, Entry
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.pairing import (
     NO_RESULT,
-    UNKNOWN,
     MismatchError,
     check_message,
     gather_results,

@@ -34,22 +34,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
-from hooksdk._transcript.effects import Begun, Effects
-from hooksdk._transcript.encoding import Entry, load_result
+from hooksdk._transcript.effects import Effects
+from hooksdk._transcript.encoding import UNKNOWN, Entry, load_result
+from hooksdk._transcript.lookup import Lookup
 from hooksdk._transcript.messages import Messages
-from hooksdk._transcript.rows import LOOSE, REPLY, CallRow, Marks, ResultRow, RowKind, RowSource, StoredRow
+from hooksdk._transcript.rows import LOOSE, REPLY, Marks, ResultRow, RowSource
 from hooksdk._transcript.turns import Slot, Turns
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import HasArguments, HasRules, Message, MessageFormat
 from hooksdk.formats.sending import call_ids, sendable
 
-if TYPE_CHECKING:
-    from hooksdk._transcript.lookup import Lookup
+# The name of the digests of what stands in the user's place and no user has written, among the session's states: True
+# for what plugins have told the model, False for what a framework has, from whomever.
+REASONS: Final = "hooksdk.reasons"
 
 
 class Ledger(Turns):
@@ -63,7 +65,7 @@ class Ledger(Turns):
         tokens_at: By position: the tokens of messages of the view, as far as somebody has asked for them.
         shown_before: By position, for messages of the view: the fingerprints of every other form in which it stood
             there.
-        shown_forms: Such fingerprints, with their positions, that the store does not have among its rows.
+        lookup: Finds stored messages by what they are.
         kept_upto: The beginning of the view when its state was kept.
         void: The number of entries that may have become void since the journal was last checked.
         unlabelled: The number of results at the beginning that were loaded from elsewhere and have no labels yet.
@@ -75,18 +77,19 @@ class Ledger(Turns):
         self.queue: dict[int, tuple[Entry, ResultRow | None]] = {}
         self.trim_count = 0
         self.base: list[Message | int] = []
-        self._kept_by_compaction: frozenset[int] = frozenset()
+        self.kept_by_compaction: frozenset[int] = frozenset()
         self.trimmed_messages: dict[int, Message | None] = {}
         self.tokens_at: dict[int, int] = {}
         self.shown_before: dict[int, set[str]] = {}
-        self.shown_forms: list[tuple[str, int]] = []
-        self.shown_count = 0
         self.kept_upto = 0
         self.states: dict[str, dict[str, Any]] = {}
         self.effects = Effects(self)
         self.unlabelled = 0
         self.void = 0
-        self._lookup: Lookup | None = None
+        self._used: list[Entry] = []
+        # Where the entries are that were not gone through here.
+        self.entries: RowSource | None = None
+        self.lookup = Lookup(self, self._is_reason)
         self._unknown: set[str] = set()
         # The ids of the calls in the view, stored and sent, and the number of messages at which they were found.
         self._call_ids: tuple[int, list[tuple[str, str]]] = -1, []
@@ -141,8 +144,13 @@ class Ledger(Turns):
         name = entry["plugin"]
         self.states[name] = entry["state"] if "state" in entry else changed(self.states.get(name, {}), entry["change"])
 
-    def _apply_used(self, _entry: Entry) -> None:
-        """What requests used is read from the journal itself."""
+    def _apply_used(self, entry: Entry) -> None:
+        self._used.append(entry)
+
+    @property
+    def used(self) -> list[Entry]:
+        """The tokens that requests used, as journal entries; `hooksdk.costs` reads them."""
+        return self._used if self.entries is None else self.entries.read_entries("used")
 
     def _apply_chain(self, _entry: Entry) -> None:
         """Said for whoever reads the journal: nothing changes."""
@@ -229,7 +237,7 @@ class Ledger(Turns):
         for form in map(schema.fingerprint, forms):
             if form not in before:
                 before.add(form)
-                self.shown_forms.append((form, position))
+                self.lookup.shown_forms.append((form, position))
 
     def _trimmed(self, position: int) -> Message:
         message, message_format = self.messages[position], self.need_format()
@@ -253,7 +261,7 @@ class Ledger(Turns):
         before = self.upto
         self.base, self.upto = entry["base"], min(upto, self.count)
         self._call_ids = -1, []
-        kept = self._kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
+        kept = self.kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
         self.messages.pin(kept)
         for known in (self.trimmed_messages, self.tokens_at, self.shown_before):
             for place in [place for place in known if place < self.upto and place not in kept]:
@@ -271,11 +279,15 @@ class Ledger(Turns):
         """The fingerprint of the last of the first `count` stored messages; None where there is none."""
         return schema.fingerprint(self.messages[count - 1]) if 0 < count <= self.count else None
 
+    def _is_reason(self, text: str) -> bool:
+        reasons = self.states.get(REASONS, {})
+        return text.startswith(UNKNOWN) or (bool(reasons) and schema.fingerprint(text) in reasons)
+
     # Results
 
     def is_gone(self, record: ResultRow) -> bool:
         """True for a result that a compaction has taken out of the view."""
-        return record.position < self.upto and record.position not in self._kept_by_compaction
+        return record.position < self.upto and record.position not in self.kept_by_compaction
 
     def infos(self, *, arguments: bool = False) -> list[ResultInfo]:
         """All results as plugins see them, with `arguments` each after the long arguments of its call."""
@@ -370,102 +382,3 @@ class Ledger(Turns):
         ids = [call.id for call in calls] or [result.call_id for result in message_format.results(message)]
         stored = [renamed.get(each, each) for each in ids]
         return message if stored == ids else message_format.with_call_ids(message, stored)
-
-    # What a store keeps of it
-
-    @property
-    def lookup(self) -> Lookup:
-        """Finds stored messages by what they are."""
-        if self._lookup is None:
-            from hooksdk._transcript.lookup import Lookup  # most hosts keep no list of their own
-
-            self._lookup = Lookup(self)
-        return self._lookup
-
-    def state(self) -> dict[str, Any] | None:
-        """What the next opening needs besides the rows, as JSON; None while calls of the newest reply are open."""
-        if self.queue or self.orphans or any(slot.record is None for slot in self.slots):
-            return None
-        self.effects.sweep()
-        return {
-            **{name: getattr(self, name) for name in _PLAIN_STATE},
-            "loose_ends": self.loose_ends.dump(),
-            "slots": [[slot.row, slot.record.number] for slot in self.slots if slot.record],
-            "unanswered": [*self.unanswered.values()],
-            "results": len(self.records),
-            "handle_ids": sorted(self.records.handle_ids),
-            "labels": sorted(map(sorted, self.records.labels)),
-            "trimmed": sorted(self.trimmed_messages),
-            "shown": {place: sorted(forms) for place, forms in self.shown_before.items()},
-            "effects": {
-                name: [[one.entry, one.in_doubt] for one in getattr(self.effects, name).values()] for name in _EFFECTS
-            },
-        }
-
-    @classmethod
-    def restore(
-        cls,
-        state: dict[str, Any],
-        count: int,
-        message_format: MessageFormat | None,
-        messages: Messages,
-        rows: RowSource,
-    ) -> Ledger:
-        """The ledger of the first `count` messages, from its state. Raises `KeyError` and the like for a state of
-        another kind."""
-        ledger = cls(message_format, messages)
-        for name in _PLAIN_STATE:
-            setattr(ledger, name, state[name])
-        ledger.rows.begin_after(count, rows)
-        ledger.records.begin_after(int(state["results"]), rows)
-        ledger.records.handle_ids = set(state["handle_ids"])
-        ledger.records.labels = {frozenset(map(str, labels)) for labels in state["labels"]}
-        ledger.loose_ends.load(state["loose_ends"])
-        ledger.unanswered = {row.id: row for row in map(CallRow.load, state["unanswered"])}
-        for order, (row, number) in enumerate(state["slots"]):
-            slot = Slot(CallRow.load(row), order, ledger.call_at, record=ledger.records[int(number)])
-            ledger.slots.append(slot)
-        for name in _EFFECTS:
-            for entry, in_doubt in state["effects"][name]:
-                getattr(ledger.effects, name)[str(entry["effect"])] = Begun(entry, in_doubt)
-        kept = ledger._kept_by_compaction = frozenset(place for place in ledger.base if isinstance(place, int))
-        messages.pin(kept)
-        ledger.kept_upto = ledger.upto
-        ledger.shown_before = {int(place): set(forms) for place, forms in state["shown"].items()}
-        ledger.trimmed_messages = dict.fromkeys(state["trimmed"])
-        return ledger
-
-    def unstored(self) -> Iterator[tuple[RowKind, StoredRow]]:
-        """The rows that the store does not have as they are now."""
-        yield from self.lookup.unstored()
-        for _, record in self.records.unstored():
-            yield "result", record.dump()
-        for number, (form, place) in enumerate(self.shown_forms, self.shown_count):
-            yield "shown", StoredRow(number, form, str(place))
-
-    def note_stored(self, count: int, results: int, source: RowSource) -> None:
-        """The store has the rows of so many messages and results now, as they are."""
-        self.rows.note_stored(count, source)
-        self.records.note_stored(results, source)
-        self.kept_upto = self.upto
-        self.shown_count += len(self.shown_forms)
-        self.shown_forms.clear()
-        self.lookup.forget()
-
-
-# The attributes of a ledger that are JSON as they are.
-_PLAIN_STATE = (
-    "replies",
-    "last_reply",
-    "first_user",
-    "last_kind",
-    "upto",
-    "base",
-    "format_name",
-    "trim_count",
-    "states",
-    "unlabelled",
-    "shown_count",
-    "void",
-)
-_EFFECTS = ("begun", "over", "lost")

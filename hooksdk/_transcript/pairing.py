@@ -17,8 +17,6 @@ from hooksdk.formats.kit import with_call_ids, with_readable_arguments
 
 # The text of the error result of a call that got none, so that the next request can be sent.
 NO_RESULT = "no result: the conversation went on before this call had one"
-# The beginning of the text in the place of a host's message, or result, that cannot be matched.
-UNKNOWN = "(of an unknown author)\n"
 
 
 class MismatchError(ValueError):

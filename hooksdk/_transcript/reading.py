@@ -12,6 +12,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe, in_thread
 from hooksdk._transcript.encoding import Entry, encode
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.keeping import note_stored, restore, state_of, unstored
 from hooksdk._transcript.messages import Messages, MessageSource
 from hooksdk._transcript.rows import ROWS_VERSION
 from hooksdk._transcript.storage import (
@@ -74,7 +75,7 @@ def _restore(log: RowLog, stored: SessionState, message_format: MessageFormat | 
         messages = Messages(log, stored.known - len(stored.recent))
         for message, size in _parsed(stored.recent):
             messages.append(message, size)
-        ledger = Ledger.restore(state, stored.known, message_format or form, messages, log)
+        ledger = restore(state, stored.known, message_format or form, messages, log)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         logger.warning("a kept state is made anew, since it cannot be understood (%s)", describe(error))
         return None
@@ -83,7 +84,7 @@ def _restore(log: RowLog, stored: SessionState, message_format: MessageFormat | 
 
 
 def _parsed(lines: Sequence[bytes]) -> Iterator[tuple[Message, int]]:
-    return ((json.loads(line), len(line)) for line in lines)
+    return ((json.loads(line.decode()), len(line)) for line in lines)
 
 
 async def keep_state(log: SessionLog, ledger: Ledger) -> None:
@@ -93,17 +94,17 @@ async def keep_state(log: SessionLog, ledger: Ledger) -> None:
     is_long_ago = ledger.upto > ledger.kept_upto and ledger.rows.stored  # the next opening would read an older view
     if not (log.state_is_due or is_long_ago):
         return
-    state = ledger.state()
+    state = state_of(ledger)
     if state is None:
         return
     body = encode({"version": ROWS_VERSION, "format": ledger.need_format().name, **state}).decode()
     count, results = ledger.count, len(ledger.records)
     anew = not ledger.rows.stored
     try:
-        rows = await in_thread(lambda: [*ledger.unstored()])
+        rows = await in_thread(lambda: [*unstored(ledger)])
         with as_store_errors("the rows"):
             await log.keep_state(body, rows, known=count, upto=ledger.upto, anew=anew)
-        ledger.note_stored(count, results, log)
+        note_stored(ledger, count, results, log)
     except HookSDKError as error:
         logger.warning("what a session knows of its messages was not kept: %s", error)
 

@@ -139,6 +139,10 @@ class RowLog(Protocol):
         """See `RowSource`."""
         ...
 
+    def read_entries(self, kind: str) -> list[Entry]:
+        """See `RowSource`."""
+        ...
+
 
 class Store(Protocol):
     """Where sessions and the plugins' key-value spaces are kept.

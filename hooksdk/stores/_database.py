@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, final
 
 import anyio
@@ -16,12 +16,10 @@ import anyio
 from hooksdk.errors import StoreError
 from hooksdk.stores._sealing import PLAIN, Seal
 from hooksdk.stores._tables import VERSION, migrate
+from hooksdk.stores._transaction import Run, Transaction
 from hooksdk.tasks import in_thread, run_shielded
 
 T = TypeVar("T")
-# Runs a step in one transaction.
-Run = Callable[["Callable[[Transaction], Any]"], Any]
-Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 # Seconds before each further try of a transaction that met a conflict, a busy file or a lost connection.
 PAUSES = (0.02, 0.1, 0.3, 1.0)
@@ -31,25 +29,6 @@ RESTART = 30
 LOCK_SECONDS = 2
 # Two workers that start at the same time make the tables one after the other.
 MIGRATION_LOCK = 0x686F6F6B73646B
-
-
-class Cursor(Protocol):
-    """What a statement has found or done, as the Python Database API names it (PEP 249)."""
-
-    @property
-    def rowcount(self) -> int: ...
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> list[Any]: ...
-
-
-class Transaction(Protocol):
-    """A transaction that is open now."""
-
-    def execute(self, statement: str, parameters: Parameters | None = None) -> Cursor:
-        """Run one statement, with a mapping of its `:name`s, or once for each of a list of them. `{now}` in it is the
-        database's clock in seconds, `{skip_locked}` takes rows that nobody else takes, `{alone}` those that nobody else
-        changes until the transaction ends."""
-        ...
 
 
 class Driver(Protocol):

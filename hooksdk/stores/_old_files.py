@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
 from hooksdk.errors import SessionBusy, StoreError
+from hooksdk.stores._chains import JOURNAL, MESSAGES, End, chained, named_ends
 from hooksdk.stores._hashes import digest, session_key
 from hooksdk.stores._names import file_name
 from hooksdk.stores._sealing import PLAIN, Seal
-from hooksdk.stores._sql_log import JOURNAL, MESSAGES, End, chained, named_ends
 from hooksdk.stores.files import BINARY
 from hooksdk.stores.locks import lock
 
 if TYPE_CHECKING:
-    from hooksdk.stores._database import Run, Transaction
+    from hooksdk.stores._transaction import Run, Transaction
 
 logger = logging.getLogger("hooksdk")
 

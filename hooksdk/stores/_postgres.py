@@ -12,7 +12,8 @@ import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from hooksdk.stores import _database
-from hooksdk.stores._database import Cursor, Parameters, Transaction, in_dialect
+from hooksdk.stores._database import in_dialect
+from hooksdk.stores._transaction import Cursor, Parameters, Transaction
 
 T = TypeVar("T")
 

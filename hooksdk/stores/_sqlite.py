@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, final
 
 from hooksdk.stores import _database
-from hooksdk.stores._database import Cursor, Parameters, Transaction, in_dialect
+from hooksdk.stores._database import in_dialect
+from hooksdk.stores._transaction import Cursor, Parameters, Transaction
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hooksdk.stores._hashes import NO_ROWS, chain, digest, session_key
 
 if TYPE_CHECKING:
-    from hooksdk.stores._database import Transaction
+    from hooksdk.stores._transaction import Transaction
 
 VERSION = 4
 

@@ -24,15 +24,17 @@ from hooksdk.config import split_store, without_password
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores import _holders
-from hooksdk.stores._database import Database, Driver, Transaction
-from hooksdk.stores._hashes import NO_ROWS, digest, session_key
-from hooksdk.stores._names import file_name
+from hooksdk.stores._chains import ends_in, read_session
+from hooksdk.stores._database import Database, Driver
+from hooksdk.stores._hashes import NO_ROWS, session_key
 from hooksdk.stores._old_files import journal_of, old_files, take_over, take_over_session
 from hooksdk.stores._sealing import Seal, seal_of
-from hooksdk.stores._sql_log import RENEW, SqlLog, ends_in, read_session
+from hooksdk.stores._sql_log import RENEW, SqlLog
+from hooksdk.stores._transaction import Transaction
+from hooksdk.stores._values import SqlValues
 from hooksdk.stores.summaries import FIRST_ENTRIES, FIRST_MESSAGES
 from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task
-from hooksdk.transcript import Entry, SessionBeginning, encode_for, is_same, unknown_session
+from hooksdk.transcript import Entry, SessionBeginning, unknown_session
 
 logger = logging.getLogger("hooksdk")
 
@@ -72,19 +74,9 @@ BEGINNINGS = (
     + " FROM hooksdk_sessions"
 )
 """Each body is looked up by its key: a condition on the position alone would go through all rows."""
-SET_VALUE = """
-INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash)
-ON CONFLICT (space, key) DO UPDATE SET body = excluded.body, hash = excluded.hash"""
-ADD_VALUE = SET_VALUE.partition("DO UPDATE")[0] + "DO NOTHING"
-LOOK_AT_VALUE = "SELECT body, hash FROM hooksdk_values WHERE space = :space AND key = :key"
-REPLACE_VALUE = "UPDATE hooksdk_values SET body = :body, hash = :hash WHERE space = :space AND key = :key"
-OTHER_VALUES = "SELECT space, key FROM hooksdk_values WHERE body NOT LIKE :prefix LIMIT :limit"
-# Values that are encrypted anew in one transaction.
-VALUES_AT_ONCE = 100
-DELETE_VALUE = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
 
 
-class SqlStore:
+class SqlStore(SqlValues):
     """Sessions in a database: `sqlite:///FILE` for the workers of one machine, `postgresql://...` for workers on many.
     A `Path` names a folder, in which the file is `hooksdk.db`; what earlier versions have kept there in files of JSON
     lines is taken over when it is first opened, and these files stay in a folder beside it.
@@ -339,50 +331,6 @@ class SqlStore:
             await log.close()
         return True
 
-    # Values
-
-    async def get_value(self, space: str, key: str, default: Any = None) -> Any:
-        """A stored value, a fresh copy."""
-        row = {"space": file_name(space), "key": file_name(key)}
-        body = await self._look(functools.partial(_value_in, row=row, seal=self._seal), None)
-        return default if body is None else json.loads(body)
-
-    async def set_value(self, space: str, key: str, value: Any) -> None:
-        """Store a JSON value; durable when this returns."""
-        row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
-        text = encode_for(f"storage '{space}'", value).decode()
-        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
-        row["hash"] = digest(row["space"], row["key"], body)
-        await self._open().transaction(lambda transaction: transaction.execute(SET_VALUE, row))
-
-    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
-        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this
-        returns. Raises `StoreError`, also where the connection was lost in between, and it is not known whether it was
-        stored."""
-        place = f"storage '{space}'"
-        row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
-        text = encode_for(place, new).decode()
-        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
-        row["hash"] = digest(row["space"], row["key"], body)
-        begun = False
-
-        def change(transaction: Transaction) -> bool:
-            nonlocal begun
-            stored = _value_in(transaction, row, self._seal, alone=True)
-            if not is_same(place, None if stored is None else json.loads(stored), old):
-                if begun:  # by this, and its answer was lost, or by somebody else
-                    raise StoreError(
-                        str(self), f"the connection was lost while a value of {place} changed: read it anew"
-                    )
-                return False
-            if stored is None and new is None:
-                return True
-            begun = True
-            statement = ADD_VALUE if stored is None else DELETE_VALUE if new is None else REPLACE_VALUE
-            return transaction.execute(statement, row).rowcount > 0
-
-        return await self._open().transaction(change)
-
     async def rekey(self) -> AsyncGenerator[tuple[str, str]]:
         """Encrypt everything anew with the first key, a session at a time: yields each session's id, and `encrypted`,
         `unchanged`, or why it stays as it is; in the end the number of values. Raises `ConfigError` without a key."""
@@ -397,30 +345,8 @@ class SqlStore:
                     await log.close()
             except (SessionBusy, StoreError) as error:
                 yield session_id, str(error)
-        while await self._open().transaction(self._rekey_values):
+        while await self._open().transaction(self.rekey_values):
             pass
-
-    def _rekey_values(self, transaction: Transaction) -> int:
-        """Encrypt some values anew; answers how many."""
-        row = {"prefix": f"~{self._seal.key_id}:%", "limit": VALUES_AT_ONCE}
-        found = transaction.execute(OTHER_VALUES, row).fetchall()
-        for space, key in found:
-            place: dict[str, Any] = {"space": space, "key": key}
-            text = _value_in(transaction, place, self._seal, alone=True)
-            body = self._seal.close(text or "null", "value", space, key)
-            transaction.execute(REPLACE_VALUE, {**place, "body": body, "hash": digest(space, key, body)})
-        return len(found)
-
-    async def delete_value(self, space: str, key: str) -> None:
-        """Remove a value; one that is not there is no error."""
-        database, row = self._open(), {"space": file_name(space), "key": file_name(key)}
-        if not await self._is_absent():
-            await database.transaction(lambda transaction: transaction.execute(DELETE_VALUE, row))
-
-    async def list_keys(self, space: str) -> list[str]:
-        """The keys of a space, sorted."""
-        names = await self._rows("SELECT name FROM hooksdk_values WHERE space = :space", space=file_name(space))
-        return sorted(json.loads(name) for name in names)
 
     async def aclose(self) -> None:
         """Let every session go, and close the connections."""
@@ -432,18 +358,6 @@ class SqlStore:
         database, self._database, self._heartbeat = self._database, None, None
         if database is not None:
             await database.aclose()
-
-
-def _value_in(transaction: Transaction, row: dict[str, Any], seal: Seal, *, alone: bool = False) -> str | None:
-    """The JSON of a stored value; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
-    for one that somebody else has changed."""
-    found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}" if alone else LOOK_AT_VALUE, row).fetchone()
-    if found is not None and digest(row["space"], row["key"], found[0]) != bytes(found[1]):
-        where = f"hooksdk_values, space {row['space']}, key {row['key']}"
-        raise StoreError(
-            where, "this row was changed by somebody else. Nothing was changed here; delete the value, or set it anew"
-        )
-    return found and seal.open(found[0], "value", row["space"], row["key"])
 
 
 def _renew(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:

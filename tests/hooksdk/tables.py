@@ -9,9 +9,9 @@ from typing import Any
 
 from hooksdk.formats import Message
 from hooksdk.stores import SqlStore
-from hooksdk.stores._database import Transaction
+from hooksdk.stores._chains import JOURNAL, MESSAGES, End, Table, chained, ends_in, named_ends, read_chain
 from hooksdk.stores._hashes import session_key
-from hooksdk.stores._sql_log import JOURNAL, MESSAGES, End, Table, chained, ends_in, named_ends, read_chain
+from hooksdk.stores._transaction import Transaction
 from hooksdk.transcript import Entry
 
 TABLES = ("messages", "journal", "rows", "states", "values", "sessions")

@@ -25,7 +25,8 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message, MessageFormat
-from hooksdk.stores import MemoryStore, SqlStore, Store, _sql_log
+from hooksdk.stores import MemoryStore, SqlStore, Store, _chains, _kept_rows, _sql_log
+from hooksdk.stores._hashes import session_key
 from hooksdk.transcript import Results, Transcript
 from tests.hooksdk.tables import rewrite, run_sql, select
 from tests.postgres import Postgres
@@ -39,9 +40,9 @@ def short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "KEPT_BYTES", 200)
     for name, number in {"PAGE": 4, "KEPT_ROWS": 3, "MOST_PAGES": 2}.items():
         monkeypatch.setattr(rows, name, number)
-    small = {"PAGE": 5, "RECENT_BYTES": 300, "RECENT_ROWS": 3, "MIN_STATE_BYTES": 1}
-    for name, number in small.items():
-        monkeypatch.setattr(_sql_log, name, number)
+    monkeypatch.setattr(_chains, "PAGE", 5)
+    for name, number in {"RECENT_BYTES": 300, "RECENT_ROWS": 3, "MIN_STATE_BYTES": 1}.items():
+        monkeypatch.setattr(_kept_rows, name, number)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.heavy)])
@@ -56,13 +57,14 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The position of each message that is read from the database."""
     positions: list[int] = []
-    read_chain = _sql_log.read_chain
+    read_chain = _chains.read_chain
 
     def counting(transaction: Any, table: Any, session_id: str, start: int, stop: int, *more: Any) -> list[bytes]:
-        positions.extend(range(start, stop) if table is _sql_log.MESSAGES else ())
+        positions.extend(range(start, stop) if table is _chains.MESSAGES else ())
         return read_chain(transaction, table, session_id, start, stop, *more)
 
-    monkeypatch.setattr(_sql_log, "read_chain", counting)
+    for module in (_chains, _kept_rows, _sql_log):
+        monkeypatch.setattr(module, "read_chain", counting)
     return positions
 
 
@@ -123,7 +125,7 @@ def test_a_session_that_opens_by_its_rows_knows_what_one_knows_that_reads_everyt
             await _knows_the_same(store, "s", steps, more, form)
             await store.aclose()
 
-    _sql_log.MIN_STATE_BYTES = state_bytes
+    _kept_rows.MIN_STATE_BYTES = state_bytes
     anyio.run(run)
 
 
@@ -186,7 +188,7 @@ async def test_of_old_messages_a_trim_reads_those_alone_that_it_shortens(store: 
 
 
 async def test_a_short_session_keeps_no_rows(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sql_log, "MIN_STATE_BYTES", 1_000_000)
+    monkeypatch.setattr(_kept_rows, "MIN_STATE_BYTES", 1_000_000)
     await filled(store)
     assert await select(store, "SELECT 1 FROM hooksdk_rows UNION ALL SELECT 1 FROM hooksdk_states") == []
     await opens_right(store)
@@ -345,7 +347,7 @@ async def test_rows_of_another_session_in_the_place_of_ones_own_are_refused(stor
     await filled(store)
     copy = await _backup(store)
     ((other,), (mine,)) = sorted(
-        await select(store, "SELECT id FROM hooksdk_sessions"), key=lambda row: row[0] == _sql_log.session_key("s")
+        await select(store, "SELECT id FROM hooksdk_sessions"), key=lambda row: row[0] == session_key("s")
     )
     for table in KEEPERS:
         await run_sql(store, f"DELETE FROM {table} WHERE session = :mine", {"mine": mine})
@@ -511,7 +513,7 @@ async def _opened(store: SqlStore) -> None:
 async def test_whichever_message_or_entry_somebody_changed_is_told_with_its_place(
     store: SqlStore, table: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_sql_log, "MIN_STATE_BYTES", 1_000_000)  # each opening reads everything
+    monkeypatch.setattr(_kept_rows, "MIN_STATE_BYTES", 1_000_000)  # each opening reads everything
     await filled(store)
     stored = await _rows_of(store, table)
     for at in range(1, len(stored)):
@@ -552,7 +554,7 @@ async def test_a_sessions_row_that_does_not_fit_its_messages_and_entries_is_told
     store: SqlStore, column: str, value: str, by_state: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not by_state:
-        monkeypatch.setattr(_sql_log, "MIN_STATE_BYTES", 1_000_000)
+        monkeypatch.setattr(_kept_rows, "MIN_STATE_BYTES", 1_000_000)
     await filled(store)
     if value.endswith("hash"):
         await run_sql(store, f"UPDATE hooksdk_sessions SET {column}_hash = :hash", {"hash": b"0" * 32})

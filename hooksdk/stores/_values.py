@@ -1,0 +1,116 @@
+"""The key-value spaces of plugins in a database."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from hooksdk.errors import StoreError
+from hooksdk.stores._database import Database
+from hooksdk.stores._hashes import digest
+from hooksdk.stores._names import file_name
+from hooksdk.stores._sealing import Seal
+from hooksdk.stores._transaction import Transaction
+from hooksdk.transcript import encode_for, is_same
+
+T = TypeVar("T")
+
+SET_VALUE = """
+INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash)
+ON CONFLICT (space, key) DO UPDATE SET body = excluded.body, hash = excluded.hash"""
+ADD_VALUE = SET_VALUE.partition("DO UPDATE")[0] + "DO NOTHING"
+LOOK_AT_VALUE = "SELECT body, hash FROM hooksdk_values WHERE space = :space AND key = :key"
+REPLACE_VALUE = "UPDATE hooksdk_values SET body = :body, hash = :hash WHERE space = :space AND key = :key"
+OTHER_VALUES = "SELECT space, key FROM hooksdk_values WHERE body NOT LIKE :prefix LIMIT :limit"
+# Values that are encrypted anew in one transaction.
+VALUES_AT_ONCE = 100
+DELETE_VALUE = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
+
+
+class SqlValues(Protocol):
+    """The part of `SqlStore` that keeps values."""
+
+    _seal: Seal
+
+    def _open(self) -> Database: ...
+    async def _look(self, step: Callable[[Transaction], T], absent: T) -> T: ...
+    async def _rows(self, statement: str, **parameters: object) -> Sequence[Any]: ...
+    async def _is_absent(self) -> bool: ...
+
+    async def get_value(self, space: str, key: str, default: Any = None) -> Any:
+        """A stored value, a fresh copy."""
+        row = {"space": file_name(space), "key": file_name(key)}
+        body = await self._look(functools.partial(_value_in, row=row, seal=self._seal), None)
+        return default if body is None else json.loads(body)
+
+    async def set_value(self, space: str, key: str, value: Any) -> None:
+        """Store a JSON value; durable when this returns."""
+        row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
+        text = encode_for(f"storage '{space}'", value).decode()
+        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
+        row["hash"] = digest(row["space"], row["key"], body)
+        await self._open().transaction(lambda transaction: transaction.execute(SET_VALUE, row))
+
+    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
+        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this
+        returns. Raises `StoreError`, also where the connection was lost in between, and it is not known whether it was
+        stored."""
+        place = f"storage '{space}'"
+        row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
+        text = encode_for(place, new).decode()
+        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
+        row["hash"] = digest(row["space"], row["key"], body)
+        begun = False
+
+        def change(transaction: Transaction) -> bool:
+            nonlocal begun
+            stored = _value_in(transaction, row, self._seal, alone=True)
+            if not is_same(place, None if stored is None else json.loads(stored), old):
+                if begun:  # by this, and its answer was lost, or by somebody else
+                    raise StoreError(
+                        str(self), f"the connection was lost while a value of {place} changed: read it anew"
+                    )
+                return False
+            if stored is None and new is None:
+                return True
+            begun = True
+            statement = ADD_VALUE if stored is None else DELETE_VALUE if new is None else REPLACE_VALUE
+            return transaction.execute(statement, row).rowcount > 0
+
+        return await self._open().transaction(change)
+
+    def rekey_values(self, transaction: Transaction) -> int:
+        """Encrypt some values anew; answers how many."""
+        row = {"prefix": f"~{self._seal.key_id}:%", "limit": VALUES_AT_ONCE}
+        found = transaction.execute(OTHER_VALUES, row).fetchall()
+        for space, key in found:
+            place: dict[str, Any] = {"space": space, "key": key}
+            text = _value_in(transaction, place, self._seal, alone=True)
+            body = self._seal.close(text or "null", "value", space, key)
+            transaction.execute(REPLACE_VALUE, {**place, "body": body, "hash": digest(space, key, body)})
+        return len(found)
+
+    async def delete_value(self, space: str, key: str) -> None:
+        """Remove a value; one that is not there is no error."""
+        database, row = self._open(), {"space": file_name(space), "key": file_name(key)}
+        if not await self._is_absent():
+            await database.transaction(lambda transaction: transaction.execute(DELETE_VALUE, row))
+
+    async def list_keys(self, space: str) -> list[str]:
+        """The keys of a space, sorted."""
+        names = await self._rows("SELECT name FROM hooksdk_values WHERE space = :space", space=file_name(space))
+        return sorted(json.loads(name) for name in names)
+
+
+def _value_in(transaction: Transaction, row: dict[str, Any], seal: Seal, *, alone: bool = False) -> str | None:
+    """The JSON of a stored value; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
+    for one that somebody else has changed."""
+    found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}" if alone else LOOK_AT_VALUE, row).fetchone()
+    if found is not None and digest(row["space"], row["key"], found[0]) != bytes(found[1]):
+        where = f"hooksdk_values, space {row['space']}, key {row['key']}"
+        raise StoreError(
+            where, "this row was changed by somebody else. Nothing was changed here; delete the value, or set it anew"
+        )
+    return found and seal.open(found[0], "value", row["space"], row["key"])
