@@ -76,7 +76,7 @@ async def play_steps(transcript: Transcript, steps: list[tuple[Any, ...]], form:
 
 ELSEWHERE = {
     "format", "messages", "rows", "records", "slots", "states", "tokens_at", "_results_read", "effects", "_lookup", "void",
-    "shown_before", "shown_count", "kept_upto", "shown_forms", "trimmed_messages",
+    "shown_before", "shown_count", "kept_upto", "lookup", "entries", "shown_forms", "trimmed_messages",
 }  # fmt: skip
 """What is not compared as it stands: it is below in other words, or is how much was stored or asked so far."""
 
