@@ -170,11 +170,11 @@ class KeptRows(Protocol):
         found = self._database.look(lambda transaction: transaction.execute(statement, parameters).fetchall())
         for number, tag, body, stored_hash in found:
             if digest(self.row["id"], kind, number, bytes(tag), body) != bytes(stored_hash):
-                self._forget_rows(kind, f"row {number} was changed")
+                self._forget_rows(kind, f"row {number} was changed by somebody else")
         key = self.row["id"]
         return [StoredRow(number, "", self._seal.open(body, key, kind, number)) for number, _, body, _ in found]
 
     def _forget_rows(self, kind: RowKind, problem: str) -> NoReturn:
         self._rows_fit = False
         where = f"session '{self.session_id}', hooksdk_rows, {kind}"
-        raise StoreError(where, f"{problem} by somebody else. Close the session and open it again: they are made anew")
+        raise StoreError(where, f"{problem}. Close the session and open it again: they are made anew")

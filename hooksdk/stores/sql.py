@@ -197,7 +197,7 @@ class SqlStore(SqlValues):
         database, holder = self._open(), _holders.new_holder()
         row = {"id": session_key(session_id), "name": json.dumps(session_id), "holder": holder, "lease": self.lease}
         # A session that was deleted and begins again has a higher token than any holder of it had.
-        row |= {"no_rows": NO_ROWS, "first": int(time.time())}
+        row |= {"no_rows": NO_ROWS, "first": int(time.time() * 1000)}
         row["claim"] = self._claims.pop(session_id, "")
         await self._take_over(session_id)
         logs: list[SqlLog] = []

@@ -20,18 +20,16 @@ from transcripts import OPENAI, body, call, history, opened
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError
-from hooksdk.stores import JsonlStore, SqlStore, Store, _lines
+from hooksdk.stores import SqlStore, Store, _kept_rows
 from hooksdk.transcript import Results
 
 MakeStore = Callable[[], Store]
-_lines.MIN_INDEX_BYTES = 1  # every session counts as a long one, and may be killed while its index is written
+_kept_rows.MIN_STATE_BYTES = 1  # every session counts as a long one, and may be killed while its rows are written
 
 
 def maker(place: str, lease: float) -> MakeStore:
-    """How each worker makes its store: of a database's URL, or of a folder, with the view beside the session after `view:`."""
-    if "://" in place:
-        return lambda: SqlStore(place, lease=lease)
-    return lambda: JsonlStore(place.removeprefix("view:"), materialize=place.startswith("view:"))
+    """How each worker makes its store: of a database's URL, or of a folder."""
+    return lambda: SqlStore(place if "://" in place else Path(place), lease=lease)
 
 
 def kills(place: str, times: int, seed: int) -> dict[str, int]:
@@ -115,7 +113,7 @@ async def _inspect(make: MakeStore, session: str, acknowledged: dict[str, list[s
 
 async def writer(directory: Path, name: str, times: int) -> None:
     """Open, append, trim, drain and close again and again, beside another process that does the same."""
-    store = JsonlStore(directory)
+    store = SqlStore(directory)
     for number in range(times):
         async with opened(store, "shared", wait=30) as transcript:
             await transcript.append(history(OPENAI, [f"{name} {number} ".ljust(1_000, "x")]))
@@ -124,14 +122,15 @@ async def writer(directory: Path, name: str, times: int) -> None:
 
 
 async def limit(directory: Path) -> dict[str, int]:
-    """Let the file size limit hit every append at another byte, and go on each time as if space had been made."""
+    """Let the file size limit hit the log of the database at another byte each time, and go on as if space had been made."""
     import resource
 
     seen = {"refused": 0, "stored": 0}
-    async with opened(JsonlStore(directory)) as transcript:
+    store = SqlStore(directory)
+    async with opened(store) as transcript:
         await transcript.append(history(OPENAI, [body(1)]))
-        path = next(directory.glob("*.messages.jsonl"))
-        for spare in range(90):
+        path = directory / "hooksdk.db-wal"
+        for spare in range(0, 9_000, 100):
             before = transcript.messages
             resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + spare, resource.RLIM_INFINITY))
             try:
@@ -143,8 +142,8 @@ async def limit(directory: Path) -> dict[str, int]:
                 assert transcript.messages == before
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            stored = [json.loads(line) for line in path.read_bytes().splitlines()]
-            assert stored == transcript.messages
+            assert (await store.read_session("s"))[0] == transcript.messages
+    await store.aclose()
     return seen
 
 

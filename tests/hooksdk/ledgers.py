@@ -9,6 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from transcripts import OPENAI, call
 
+from hooksdk import schema
+from hooksdk._origins.folding import fold
 from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import ToolResult
 from hooksdk.formats import MessageFormat
@@ -34,6 +36,9 @@ STEPS = st.lists(
     ),
     max_size=20,
 )
+
+
+PROMPTS = ("begin", "Begin", "summary 3", "never said")
 
 
 async def play_steps(transcript: Transcript, steps: list[tuple[Any, ...]], form: MessageFormat = OPENAI) -> None:
@@ -69,23 +74,34 @@ async def play_steps(transcript: Transcript, steps: list[tuple[Any, ...]], form:
             await transcript.compact([*transcript.view[:1], form.user(f"summary {number}")])
 
 
-ELSEWHERE = {"format", "messages", "facts", "records", "slots", "states", "tokens_at", "_results_read"}
+ELSEWHERE = {
+    "format", "messages", "rows", "records", "slots", "states", "tokens_at", "_results_read", "effects", "_lookup", "void",
+    "shown_before", "shown_count", "kept_upto", "lookup", "entries", "shown_forms", "trimmed_messages",
+}  # fmt: skip
+"""What is not compared as it stands: it is below in other words, or is how much was stored or asked so far."""
 
 
 def knowledge(ledger: Ledger) -> dict[str, Any]:
     """Everything that a ledger knows; in which order the plugins' states came does not matter."""
-    rows = ["handle", "position", "index", "occurrence", "call_id", "characters", "tokens", "is_error", "refusal", "turn",
-            "tool", "summary", "call"]  # fmt: skip
-    slots = ["number", "id", "name", "order", "call", "staged", "marks", "by_run", "open"]
+    rows = ["handle", "position", "index", "call_id", "characters", "tokens", "is_error", "refusal", "turn", "tool",
+            "summary", "call"]  # fmt: skip
+    slots = ["row", "order", "call", "open"]
     return {
         **{name: repr(value) for name, value in vars(ledger).items() if name not in ELSEWHERE},
+        "effects": repr(ledger.effects),
         "messages": list(ledger.messages),
-        "facts": ledger.facts.dump(),
+        "rows": list(ledger.rows),
         "records": [{row: getattr(record, row) for row in rows} for record in ledger.records],
-        "marks": [repr(record.marks) for record in ledger.records],
+        "marks": [[repr(row.marks) for row in record.with_arguments] for record in ledger.records],
+        "labels": ledger.records.labels,
+        "handle_ids": ledger.records.handle_ids,
         "infos": [asdict(info) for info in ledger.infos(arguments=True)],
         "bodies": [repr(ledger.body(record)) for record in ledger.records],
         "slots": [repr([getattr(slot, name) for name in slots]) for slot in ledger.slots],
         "states": json.dumps(ledger.states, sort_keys=True),
         "view": ledger.view,
+        "trimmed": {place: ledger.shown_at(place) for place in ledger.trimmed_messages},
+        "places": [ledger.lookup.places(schema.fingerprint(message)) for message in ledger.messages],
+        "prompts": [ledger.lookup.has_prompt(fold(text)) for text in PROMPTS],
+        "shown": {place: sorted(forms) for place, forms in ledger.shown_before.items()},
     }

@@ -9,9 +9,9 @@ from typing import Any
 
 from hooksdk.formats import Message
 from hooksdk.stores import SqlStore
-from hooksdk.stores._database import Transaction
+from hooksdk.stores._chains import JOURNAL, MESSAGES, End, Table, chained, ends_in, named_ends, read_chain
 from hooksdk.stores._hashes import session_key
-from hooksdk.stores._sql_log import JOURNAL, MESSAGES, End, Table, chained, ends_in, named_ends, read_chain
+from hooksdk.stores._transaction import Transaction
 from hooksdk.transcript import Entry
 
 TABLES = ("messages", "journal", "rows", "states", "values", "sessions")
@@ -58,7 +58,7 @@ async def rewrite(
             lines = read_chain(transaction, table, session_id, 0, ends[table].length)
             edited = [json.dumps(each).encode() for each in edit([json.loads(line) for line in lines])]
             columns = [{} if table is MESSAGES else {"kind": str(json.loads(line).get("kind", ""))} for line in edited]
-            rows, new[table] = chained(key, End(), edited, columns)
+            rows, new[table] = chained(key, table, End(), edited, columns)
             transaction.execute(table.cut, {"id": key, "length": 0})
             if rows:
                 transaction.execute(table.insert, rows)

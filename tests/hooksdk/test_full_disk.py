@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import Annotations, Host, JsonlStore, Run, Session, Tool, ToolCall, ToolContext, hooks
+from hooksdk import Annotations, Host, Run, Session, Tool, ToolCall, ToolContext, hooks
 from hooksdk.errors import StoreError
 from hooksdk.formats import Message
 from hooksdk.state import PluginState
@@ -69,15 +69,12 @@ def clear(folder: Path) -> None:
     (folder / "others").unlink(missing_ok=True)
 
 
-@pytest.fixture(params=["jsonl", "sqlite"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
     folder = tmp_path / "disk"
     folder.mkdir()
     with small_tmpfs(folder):
-        store: Callable[[], Store] = (
-            (lambda: JsonlStore(folder)) if request.param == "jsonl" else (lambda: SqlStore(f"sqlite:///{folder}/db"))
-        )
-        yield Disk(folder, store, lambda: fill_up(folder), lambda: clear(folder))
+        yield Disk(folder, lambda: SqlStore(folder), lambda: fill_up(folder), lambda: clear(folder))
 
 
 @dataclass
@@ -229,7 +226,6 @@ async def test_a_session_that_is_opened_anew_writes_before_it_runs_anything(disk
 
 @pytest.mark.heavy
 @pytest.mark.both_loops
-@pytest.mark.parametrize("disk", ["jsonl"], indirect=True)  # databases are on asyncio alone
 async def test_of_calls_at_once_those_that_have_not_begun_when_a_record_fails_do_not_run(disk: Disk) -> None:
     first_failed, outcomes = anyio.Event(), list[str]()
     calls = acts("a", "b")
@@ -400,17 +396,17 @@ def size_limit(spare: Path) -> Generator[None]:
 
 
 async def test_a_limit_on_the_size_of_files_is_a_full_disk(tmp_path: Path) -> None:
-    disk = Disk(tmp_path, lambda: JsonlStore(tmp_path), lambda: None, lambda: None)
+    disk = Disk(tmp_path, lambda: SqlStore(tmp_path), lambda: None, lambda: None)
     deeds, calls = Deeds(), acts("a", "b")
     async with opened(disk, deeds) as (_, run):
-        await run.record([FORMAT.user("a long question " * 100), said(*calls)])  # more than there is in the journal
-        with size_limit(next(tmp_path.glob("*.messages.jsonl"))):
+        await run.record([FORMAT.user("a long question " * 100), said(*calls)])
+        with size_limit(tmp_path / "hooksdk.db-wal"):
             await refused(run.call_tool(calls[0]))
             assert "it takes no further call" in await refused(run.call_tool(calls[1]))
         assert deeds.done == ["a"]
         run.pause("no room")
     async with opened(disk, deeds) as (_, run):
-        with size_limit(next(tmp_path.glob("*.journal.jsonl"))):
+        with size_limit(tmp_path / "hooksdk.db-wal"):
             await refused(run.call_tool(calls[1]))
         assert deeds.done == ["a"]
 

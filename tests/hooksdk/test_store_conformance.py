@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Generator
@@ -20,11 +19,11 @@ from hooksdk import Approval, ApprovalRequest, hooks
 from hooksdk.approvals import Later
 from hooksdk.errors import StoreError
 from hooksdk.hooks import Ask, BeforeToolCall
-from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, files, open_store
+from hooksdk.stores import MemoryStore, SqlStore, Store, open_store
 from hooksdk.testing import Fault, ScriptedApprover, StoreCase, check_fault, store_cases
 from tests.stage import OwnStore, playing
 
-KINDS = ["memory", "jsonl", "sqlite", "postgres"]
+KINDS = ["memory", "sqlite", "postgres"]
 FAULTS = ["fail", "tear", "delay", "kill"]
 Place = Callable[[], Store]
 
@@ -36,8 +35,6 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     memory = MemoryStore()
     if kind == "memory":
         return lambda: memory
-    if kind == "jsonl":
-        return lambda: JsonlStore(tmp_path / "sessions")
     url = request.getfixturevalue("postgres").url() if kind == "postgres" else f"sqlite:///{tmp_path / 'sessions.db'}"
     return lambda: SqlStore(url)
 
@@ -69,14 +66,12 @@ anyio.run(main)
 """
 
 
-@pytest.mark.in_ci(kind=["jsonl", "postgres"])
 @pytest.mark.heavy
-@pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_processes_that_count_one_value_up_lose_nothing_also_when_one_is_killed(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
 ) -> None:
-    place = {"jsonl": f"jsonl:{tmp_path}", "sqlite": f"sqlite:///{tmp_path / 'values.db'}"}
-    spec = place[kind] if kind in place else request.getfixturevalue("postgres").url()
+    spec = f"jsonl:{tmp_path}" if kind == "sqlite" else request.getfixturevalue("postgres").url()
     processes = [Popen([sys.executable, "-c", COUNTS, spec], stdout=PIPE, text=True) for _ in range(4)]
     assert processes[0].stdout is not None
     begun = [processes[0].stdout.readline() for _ in range(5)]
@@ -96,29 +91,6 @@ def test_processes_that_count_one_value_up_lose_nothing_also_when_one_is_killed(
 
 
 # --- faults: memory has no operation that could go wrong ---
-
-
-@contextmanager
-def broken_files(fault: Fault) -> Generator[None]:
-    """Operations on files in which this fault strikes."""
-    names = ("write", "fsync", "fdatasync", "ftruncate", "replace")
-    real: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in names}
-
-    def breaking(name: str) -> Callable[..., Any]:
-        def operation(*arguments: Any) -> Any:
-            if not fault.strikes():
-                return real[name](*arguments)
-            if fault.kind == "tear":
-                real[name](*([arguments[0], bytes(arguments[1])[:7]] if name == "write" else arguments))
-            raise OSError(5, "broken")
-
-        return operation
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in names:
-            patch.setattr(os, name, breaking(name))
-        patch.setattr(files, "_sync", os.fdatasync)
-        yield
 
 
 @contextmanager
@@ -153,19 +125,6 @@ def broken_database(fault: Fault) -> Generator[None]:
         for kind, name in ((psycopg.Connection, "execute"), (psycopg.Cursor, "executemany")):
             patch.setattr(kind, name, partialmethod(partial(run, getattr(kind, name), psycopg.InternalError)))
         yield
-
-
-@pytest.mark.in_ci(kind=["fail", "tear"])
-@pytest.mark.heavy
-@pytest.mark.parametrize("kind", FAULTS)
-def test_whichever_operation_on_files_goes_wrong_nothing_acknowledged_is_lost(tmp_path: Path, kind: Any) -> None:
-    number = 0
-    for number in itertools.count(1):
-        fault = Fault(kind, number)
-        with broken_files(fault):
-            if not check_fault(lambda: JsonlStore(tmp_path), fault):
-                break
-    assert number > 10
 
 
 @pytest.mark.in_ci(database=["sqlite"], kind=["fail", "kill"])

@@ -1,4 +1,4 @@
-"""Choosing a store, and what the files of `JsonlStore` look like. What every store promises: test_store_conformance.py."""
+"""Choosing a store, and what lies in its folder. What every store promises: test_store_conformance.py."""
 
 from __future__ import annotations
 
@@ -11,41 +11,25 @@ from pathlib import Path
 
 import anyio
 import pytest
-from transcripts import OPENAI, body, history, make_store, opened, statuses, texts
+from transcripts import OPENAI, body, history, make_store, opened
 
-from hooksdk import Host
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, open_store
-from hooksdk.stores.jsonl import file_name
 from hooksdk.testing._store_cases import ODD_IDS
 from hooksdk.transcript import Results
+from tests.hooksdk.tables import run_sql, select
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["memory", "jsonl", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
     made = make_store(request.param, tmp_path / "sessions")
     yield made
     await made.aclose()
 
 
-def only(directory: Path, ending: str) -> Path:
-    (path,) = directory.glob(f"*{ending}")
-    return path
-
-
 # --- sessions ---
-
-
-async def test_any_session_id_is_a_file_name_inside_the_folder(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path / "sessions")
-    for name in ODD_IDS:
-        await (await store.open_session(name, wait=0)).close()
-    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != store.directory] == []
-    names = [path.name for path in store.directory.iterdir()]
-    assert len({name.casefold() for name in names}) == len(names) == 3 * len(ODD_IDS)
-    assert max(map(len, names)) < 100
 
 
 async def test_sessions_that_share_call_ids_stay_apart(store: Store) -> None:
@@ -66,8 +50,8 @@ async def test_sessions_that_share_call_ids_stay_apart(store: Store) -> None:
     [
         (None, MemoryStore),
         ("memory", MemoryStore),
-        ("jsonl", JsonlStore),
-        ("jsonl:/tmp/a:b", JsonlStore),
+        ("jsonl", SqlStore),
+        ("jsonl:/tmp/a:b", SqlStore),
         ("sqlite:///a.db", SqlStore),
         ("sqlite:////tmp/a?b", SqlStore),
         ("postgresql://ann@host/agents", SqlStore),
@@ -77,8 +61,7 @@ async def test_a_store_is_opened_by_its_name(spec: str | None, kind: type[Store]
     store = open_store(spec)
     assert isinstance(store, kind)
     if spec and spec.endswith("a:b"):
-        assert isinstance(store, JsonlStore)
-        assert store.directory == Path("/tmp/a:b")
+        assert str(store) == "sqlite:////tmp/a:b/hooksdk.db"
 
 
 @pytest.mark.parametrize(
@@ -95,15 +78,23 @@ async def test_a_password_is_not_told(tmp_path: Path) -> None:
     assert "s3cret" not in str(SqlStore("postgresql://ann:s3cret@host/db"))
 
 
-async def test_the_default_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("HOOKSDK_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert JsonlStore().directory == tmp_path / ".local/state/hooksdk/sessions"
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    assert JsonlStore().directory == tmp_path / "state/hooksdk/sessions"
-    monkeypatch.setenv("HOOKSDK_HOME", str(tmp_path / "home"))
-    assert JsonlStore().directory == tmp_path / "home/sessions"
+    places = {"HOME": ".local/state/hooksdk", "XDG_STATE_HOME": "hooksdk", "HOOKSDK_HOME": ""}
+    for variable, place in places.items():
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+        assert str(open_store("jsonl")) == f"sqlite:///{tmp_path / variable / place / 'hooksdk.db'}"
+
+
+async def test_the_old_name_is_the_store_of_its_folder_and_warns(tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match=r"JsonlStore keeps its sessions in hooksdk\.db now: use SqlStore"):
+        old = JsonlStore(tmp_path)
+    async with opened(old) as transcript:
+        await transcript.append(history(OPENAI, [body(1)]))
+    assert (await SqlStore(tmp_path).read_session("s"))[0] == history(OPENAI, [body(1)])
+    with pytest.warns(DeprecationWarning, match=r"`hooksdk sessions export --follow` in the place of materialize=True"):
+        assert JsonlStore(materialize=True).directory.name == "sessions"
 
 
 # --- deleting ---
@@ -131,116 +122,84 @@ async def test_a_held_session_is_not_deleted(store: Store) -> None:
 
 
 async def test_a_damaged_session_can_be_deleted(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path)
-    await (await store.open_session("s")).close()
-    only(tmp_path, ".journal.jsonl").write_text("no JSON\n")
+    store = SqlStore(tmp_path)
+    async with opened(store) as transcript:
+        await transcript.append(history(OPENAI, [body(1)]))
+    await run_sql(store, "UPDATE hooksdk_messages SET body = 'no JSON'")
     assert await store.delete_session("s") is True
-    assert list(tmp_path.iterdir()) == []
+    assert await store.list_sessions() == []
+    for table in ("messages", "journal", "rows", "states"):
+        assert await select(store, f"SELECT 1 FROM hooksdk_{table}") == []
+    await store.aclose()
 
 
-# --- the files of JsonlStore ---
+# --- the folder of a store ---
 
 
-async def test_the_directory_is_made_when_first_used_and_private(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path / "deep" / "sessions")
+async def test_the_folder_is_made_when_first_used_and_private(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "deep" / "sessions")
     assert await store.get_value("p", "k") is None
     assert await store.list_sessions() == []
     assert not (tmp_path / "deep").exists()
     await (await store.open_session("s")).close()
     await store.set_value("p", "k", 1)
-    directories = [store.directory, store.directory / "values"]
-    assert [stat.S_IMODE(path.stat().st_mode) for path in directories] == [0o700, 0o700]
-    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*.*")} == {0o600}
+    assert stat.S_IMODE((tmp_path / "deep" / "sessions").stat().st_mode) == 0o700
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert tmp_path / "deep" / "sessions" / "hooksdk.db" in files
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    await store.aclose()
 
 
-async def test_the_messages_file_is_plain_json_lines(tmp_path: Path) -> None:
-    async with opened(JsonlStore(tmp_path)) as transcript:
+async def test_any_session_id_has_its_rows_and_no_file(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "sessions")
+    for name in ODD_IDS:
+        await (await store.open_session(name, wait=0)).close()
+    assert await store.list_sessions() == sorted(ODD_IDS)
+    names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
+    assert names <= {"hooksdk.db", "hooksdk.db-wal", "hooksdk.db-shm"}
+    await store.aclose()
+
+
+async def test_stored_messages_are_rows_of_plain_json(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path)
+    async with opened(store) as transcript:
         await transcript.append(history(OPENAI, [body(1)]))
-    lines = only(tmp_path, ".messages.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == history(OPENAI, [body(1)])
-    header = json.loads(only(tmp_path, ".journal.jsonl").read_text().splitlines()[0])
-    assert header == {"hooksdk": "journal", "version": 1, "session": "s"}
+    stored = await select(store, "SELECT body FROM hooksdk_messages ORDER BY position")
+    assert [json.loads(line) for (line,) in stored] == history(OPENAI, [body(1)])
+    await store.aclose()
 
 
-async def test_files_of_the_first_release_are_read_as_they_were_meant(tmp_path: Path) -> None:
-    for kind in ("messages", "journal"):
-        stored = Path(__file__).with_name("stored_session") / f"{kind}.jsonl"
-        (tmp_path / f"{file_name('s')}.{kind}.jsonl").write_bytes(stored.read_bytes())
-    async with opened(JsonlStore(tmp_path), form=None) as transcript:
-        first, *others = texts(transcript, transcript.view)
-        assert first.startswith("Error: [Result r1 of tool_search was trimmed")
-        assert first.endswith("Summary: first")
-        assert others == [body(number, 200) for number in (2, 3, 4)]
-        assert [info.disposable for info in transcript.list_results()] == [True, True, False, False]
-        assert transcript.state("p") == {"n": 1}
-        in_the_runs_own_words = transcript.messages
-        in_the_runs_own_words[2]["content"] = body(1, 200)
-        await transcript.match(in_the_runs_own_words)
-        assert transcript.queued == 1
-        assert statuses(await transcript.drain()) == ["applied"]
-        assert texts(transcript, transcript.view)[2].endswith("Summary: third")
-
-
-async def test_stored_lines_are_never_rewritten(tmp_path: Path) -> None:
-    before: dict[str, bytes] = {}
-    async with opened(JsonlStore(tmp_path)) as transcript:
+async def test_stored_rows_are_never_rewritten(tmp_path: Path) -> None:
+    before: dict[str, list[object]] = {}
+    store = SqlStore(tmp_path)
+    async with opened(store) as transcript:
         for step in range(4):
             await transcript.append(history(OPENAI, [body(step)]))
             await Results(transcript, "p").trim(f"r{step + 1}")
             await transcript.drain()
-            now = {path.name: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
-            assert all(now[name].startswith(content) for name, content in before.items())
+            tables = ("hooksdk_messages", "hooksdk_journal")
+            now = {name: await select(store, f"SELECT * FROM {name} ORDER BY position") for name in tables}
+            assert all(now[name][: len(rows)] == rows for name, rows in before.items())
             before = now
-
-
-async def test_a_materialized_view_is_written_after_each_drain(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path, materialize=True)
-    async with opened(store) as transcript:
-        await transcript.append(history(OPENAI, [body(1)]))
-        (tmp_path / f".{only(tmp_path, '.journal.jsonl').name.replace('journal', 'view')}.left.tmp").write_text(
-            "from a crash"
-        )
-        await Results(transcript, "p").trim("r1")
-        await transcript.drain()
-        lines = only(tmp_path, ".view.jsonl").read_text().splitlines()
-        assert [json.loads(line) for line in lines] == transcript.view
-    assert list(tmp_path.glob(".*.tmp")) == []
-
-
-async def test_left_over_temporary_value_files_are_swept(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path)
-    await store.set_value("p", "k", 1)
-    left = only(tmp_path / "values", ".json").parent / f".{only(tmp_path / 'values', '.json').name}.x.tmp"
-    left.write_text("from a crash")
-    await JsonlStore(tmp_path).set_value("p", "k", 2)
-    assert not left.exists()
+    await store.aclose()
 
 
 @pytest.mark.both_loops
 async def test_closing_the_store_lets_every_session_go(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     logs = [await store.open_session(name) for name in ("a", "b")]
     await store.aclose()
     with pytest.raises(StoreError):
         await logs[0].append_messages([{}])
-    await JsonlStore(tmp_path).open_session("a", wait=0)
+    other = SqlStore(tmp_path)
+    await (await other.open_session("a", wait=0)).close()
+    await other.aclose()
 
 
-async def test_a_broken_value_file_is_reported_and_left_alone(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path)
-    await store.set_value("p", "k", 1)
-    path = only(tmp_path / "values", ".json")
-    path.write_text("{broken")
-    for attempt in (store.get_value("p", "k"), store.set_value("p", "k", 2), store.list_keys("p")):
-        with pytest.raises(StoreError, match="Nothing was changed"):
-            await attempt
-    assert path.read_text() == "{broken"
-
-
-async def test_a_directory_that_cannot_be_made_is_told_clearly(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_is_told_clearly(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    store = JsonlStore(tmp_path / "file" / "sessions")
-    with pytest.raises(StoreError, match="cannot be made"):
+    store = SqlStore(tmp_path / "file" / "sessions")
+    with pytest.raises(StoreError, match="Not a directory"):
         await store.open_session("s")
     with pytest.raises(StoreError):
         await store.set_value("p", "k", 1)
@@ -248,10 +207,11 @@ async def test_a_directory_that_cannot_be_made_is_told_clearly(tmp_path: Path) -
 
 FORKS = """
 import os, sys, anyio
-from hooksdk import JsonlStore
+from pathlib import Path
+from hooksdk.stores import SqlStore
 
 async def main():
-    store = JsonlStore(sys.argv[1])
+    store = SqlStore(Path(sys.argv[1]))
     log = await store.open_session("s")
     reader, writer = os.pipe()
     child = os.fork()
@@ -277,18 +237,11 @@ async def test_a_forked_child_that_lives_on_does_not_keep_the_session(tmp_path: 
 
 
 async def test_who_holds_a_session_is_named(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path)
-    await store.open_session("s")
+    store = SqlStore(tmp_path)
+    log = await store.open_session("s")
     with pytest.raises(
-        SessionBusy, match=rf"^session 's' is held by process {os.getpid()}; waited 0 s\. Close it there"
+        SessionBusy, match=rf"^session 's' is held by process {os.getpid()} on .*; waited 0 s\. Close it"
     ):
         await store.open_session("s", wait=0)
-
-
-async def test_a_materialized_view_is_whole_after_every_run(tmp_path: Path) -> None:
-    async with Host(store=JsonlStore(tmp_path, materialize=True)) as host, host.session("s") as session:
-        for text in ("Hello", "Hello again"):
-            async with session.run() as run:
-                await run.record([OPENAI.user(text), OPENAI.reply("Hello to you")])
-            lines = only(tmp_path, ".view.jsonl").read_text().splitlines()
-            assert [json.loads(line) for line in lines] == session.view
+    await log.close()
+    await store.aclose()

@@ -32,7 +32,12 @@ def make_store(kind: str, directory: Path) -> Store:
 async def open_transcript(
     store: Store, session_id: str = "s", form: MessageFormat | None = OPENAI, wait: float = 0.2
 ) -> Transcript:
-    transcript = await Transcript.open(await store.open_session(session_id, wait=wait), session_id)
+    log = await store.open_session(session_id, wait=wait)
+    try:
+        transcript = await Transcript.open(log, session_id)
+    except BaseException:
+        await log.close()
+        raise
     if form is not None:
         await transcript.use_format(form)
     return transcript
