@@ -65,6 +65,7 @@ class Ledger(Turns):
         tokens_at: By position: the tokens of messages of the view, as far as somebody has asked for them.
         shown_before: By position, for messages of the view: the fingerprints of every other form in which it stood
             there.
+        requesters: Who asked for its runs, by their ids.
         lookup: Finds stored messages by what they are.
         kept_upto: The beginning of the view when its state was kept.
         void: The number of entries that may have become void since the journal was last checked.
@@ -74,6 +75,7 @@ class Ledger(Turns):
     def __init__(self, message_format: MessageFormat | None, messages: Messages | None = None) -> None:
         super().__init__(message_format, messages)
         self.format_name: str | None = None
+        self.requesters: list[str] = []
         self.queue: dict[int, tuple[Entry, ResultRow | None]] = {}
         self.trim_count = 0
         self.base: list[Message | int] = []
@@ -139,6 +141,8 @@ class Ledger(Turns):
 
     def _apply_format(self, entry: Entry) -> None:
         self.format_name = self.format_name or str(entry["name"])
+        if (requester := entry.get("requester")) and requester not in self.requesters:
+            self.requesters = [*self.requesters, str(requester)]
 
     def _apply_state(self, entry: Entry) -> None:
         name = entry["plugin"]

@@ -61,8 +61,6 @@ UPDATE hooksdk_sessions SET token = token + 1, holder = :holder, expires = {now}
 FROM picked WHERE hooksdk_sessions.id = picked.id RETURNING hooksdk_sessions.name"""
 HELD = """
 SELECT name, holder, expires > {now} FROM hooksdk_sessions WHERE expires IS NOT NULL AND substr(name, 1, :length) = :beginning"""
-DELETE = [f"DELETE FROM hooksdk_{name} WHERE session = :id" for name in ("messages", "journal", "rows", "states")]
-DELETE.append("DELETE FROM hooksdk_sessions WHERE id = :id")
 BEGINNINGS = (
     "SELECT id, name, changed"
     + "".join(
@@ -84,6 +82,10 @@ class SqlStore(SqlValues):
     `lease` is after how many seconds a session whose worker died or hangs is free for others; it is renewed three times
     in that time. PostgreSQL needs the extra `postgres`. Raises `ConfigError` for another URL, or where the extra is not
     installed.
+
+    Attributes:
+        file: The file of SQLite; None for a server.
+        old_files: The folder of earlier versions' files, if there is one.
 
     ```python
     import asyncio
@@ -115,10 +117,10 @@ class SqlStore(SqlValues):
         folder. With `keys`, of 32 bytes each, what is written is encrypted with the first, and what any of them has
         encrypted can be read."""
         self._seal = seal_of(keys)
-        self._old_files = old_files
+        self.old_files = old_files
         if isinstance(place, PathLike):
             folder = Path(place).expanduser()
-            self._old_files = old_files or folder
+            self.old_files = old_files or folder
             place = f"sqlite:///{folder / FILE_NAME}"
         url = place
         try:
@@ -136,7 +138,7 @@ class SqlStore(SqlValues):
                 raise ConfigError("store", (f"'{kind}' needs {module}: {way}",))
         self.lease = lease
         self._url = url
-        self._file = Path(place) if kind == "sqlite" else None
+        self.file = Path(place) if kind == "sqlite" else None
         self._database: Database | None = None
         self._logs: list[SqlLog] = []
         # By session: the holder under which it was claimed here.
@@ -146,20 +148,25 @@ class SqlStore(SqlValues):
 
     def __str__(self) -> str:
         """The URL, without a password."""
-        return f"sqlite:///{self._file}" if self._file else without_password(self._url)
+        return f"sqlite:///{self.file}" if self.file else without_password(self._url)
+
+    @property
+    def database(self) -> Database:
+        """The database, for the modules beside this one."""
+        return self._open()
 
     def _open(self) -> Database:
         if self._database is None:
             driver: Driver
-            if self._file:
+            if self.file:
                 from hooksdk.stores._sqlite import SqliteDriver
 
-                driver = SqliteDriver(self._file)
+                driver = SqliteDriver(self.file)
             else:
                 from hooksdk.stores._postgres import PostgresDriver
 
                 driver = PostgresDriver(self._url, stall=self.lease)
-            folder, seal = self._old_files, self._seal
+            folder, seal = self.old_files, self._seal
             begin = functools.partial(take_over, folder=folder, seal=seal) if folder else None
             self._database = Database(driver, str(self), begin, seal)
         return self._database
@@ -167,7 +174,7 @@ class SqlStore(SqlValues):
     async def _take_over(self, session_id: str) -> None:
         """Take over what files of an earlier version have of this session. Raises `SessionBusy` while such a version
         has it open, and `StoreError` for damage."""
-        folder, database = self._old_files, self._open()
+        folder, database = self.old_files, self._open()
         if folder is None or not journal_of(folder, session_id).exists():
             return
         await database.work(lambda run: take_over_session(run, folder, session_id, self._seal))
@@ -279,7 +286,7 @@ class SqlStore(SqlValues):
 
     async def _is_absent(self) -> bool:
         """True where nothing was ever stored; looking makes no file."""
-        folder = self._old_files
+        folder = self.old_files
         has_files = folder is not None and bool(await in_thread(old_files, folder))
         return not has_files and await self._open().is_absent()
 
@@ -316,17 +323,13 @@ class SqlStore(SqlValues):
 
     async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
         """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
-        time."""
+        time. Its sub-agents' sessions, and what is kept of it elsewhere, stay: `hooksdk sessions erase` removes them,
+        too."""
         if not await self.session_exists(session_id):
             return False
         log = await self.open_session(session_id, wait=wait)
-
-        def delete(transaction: Transaction) -> None:
-            for statement in DELETE:
-                transaction.execute(statement, log.row)
-
         try:
-            await self._open().transaction(delete)
+            await log.delete()
         finally:
             await log.close()
         return True
