@@ -119,6 +119,6 @@ async def tidy(store: Store, table: Mapping[str, Any]) -> None:
     try:
         rule = Retention.model_validate(table)
         if number := await remove_some(store, rule):
-            logger.info("%d sessions were removed: %s ([sessions])", number, rule.words)
+            logger.info("sessions that were removed: %d, %s ([sessions])", number, rule.words)
     except Exception as error:
         logger.warning("sessions that are too old stay for now: %s", describe(error))
