@@ -78,9 +78,9 @@ def erase_sessions(
         view.show(as_json=as_json)
         raise typer.Exit(int(bool(found) and not dry_run))
     view = View({"erased": not receipt.waits, **asdict(receipt), "waits": receipt.waits or None})
-    state = f"removed; waits: {receipt.waits}. Type it again" if receipt.waits else "erased"
     number = f"{counted(len(receipt.sessions), 'session')}, {counted(receipt.values, 'value')}"
-    view.line("waits" if receipt.waits else "erased", f"{number}: {state}", "yellow" if receipt.waits else "green")
+    state = f", removed, and not erased: {receipt.waits}. Type it again later" if receipt.waits else ""
+    view.line("waits" if receipt.waits else "erased", number + state, "yellow" if receipt.waits else "green")
     view.lines("session", receipt.sessions)
     view.lines("file", receipt.files)
     view.lines("stays", [f"{session_id}: {holder} holds it" for session_id, holder in receipt.held.items()])
@@ -90,7 +90,7 @@ def erase_sessions(
 
 
 def keep_sessions(as_json: Json = False, project: Project = Path(), store: StorePlace = None) -> None:
-    """Remove the sessions that `[sessions]` of the configuration lets go, but for open ones: for cron."""
+    """Remove the sessions that the configuration keeps no longer, but for open ones: for cron."""
     rule = Retention.model_validate(project_config(project).sessions)
 
     async def work(opened: Store) -> int:
