@@ -147,23 +147,24 @@ class PostgresDriver:
     def scrub(self) -> str:
         """Write the tables anew: a plain VACUUM frees the room of what was deleted, and leaves the words in it. A table
         that others use is tried a few times, and nobody waits in line behind this."""
+        told: list[tuple[str, str]] = []
         with self._connect() as connection:
-            told: list[str] = []
-            # A notice is of no use after its handler. Only what was done has a detail, which begins with the number of
-            # deleted rows that stay since somebody's transaction still sees them.
-            connection.add_notice_handler(lambda one: told.append(one.message_detail or f": {one.message_primary}"))
+            # A notice is of no use after its handler.
+            connection.add_notice_handler(
+                lambda one: told.append((one.message_detail or "", one.message_primary or ""))
+            )
             for (table,) in connection.execute(TABLES).fetchall():
-                left: list[str] = []
+                left = ""
                 for number in range(SCRUBS):
                     told.clear()
                     connection.execute(cast("Any", f"VACUUM (FULL, SKIP_LOCKED, VERBOSE) {table}"))
-                    left = [one for one in told if not one.startswith(":")]
-                    if left and (number > 1 or re.match(r"\D*0 ", left[0])):
+                    # What was done has a detail, which begins with the number of deleted rows that somebody still sees.
+                    left = next((detail for detail, _ in told if detail), "")
+                    if re.match(r"\D*0 ", left) or (left and number > 1):
                         break
                     time.sleep(SCRUB_PAUSE)
-                if not left or not re.match(r"\D*0 ", left[0]):
-                    why = (left or told or [""])[-1].partition("\n")[0].removeprefix(": ")
-                    return f"{table} could not be written anew: {why}"
+                if not re.match(r"\D*0 ", left):
+                    return f"{table} could not be written anew: {(left or told[-1][1]).partition(chr(10))[0]}"
         return ""
 
     def close(self) -> None:

@@ -35,28 +35,25 @@ __all__ = ["Erasure", "Receipt", "erase", "find"]
 
 # The space that says which erasures are not finished: their words are removed, and may still be in the files.
 UNFINISHED = "hooksdk.erasing"
-# Spaces of which a key is a session's id, or begins with one and a slash.
-BY_SESSION = (
-    "hooksdk.sessions", "hooksdk.room", "hooksdk.dbos", "hooksdk.gateway.results", "hooksdk.gateway.left", "hooksdk.gateway.calls",
-)  # fmt: skip
-FAMILIES, CLIENTS, LIMITS, REMEMBERED = (
-    "hooksdk.families",
-    "hooksdk.gateway.sessions",
-    "tool_policy",
-    "hooksdk.approvals",
-)
-FAMILY_STATE = "hooksdk.family"
-DESK, OPEN_QUESTIONS, QUESTIONS = "hooksdk.desk", "open", "hooksdk.desk.questions"
+# Spaces with a record for each key that names a session, a requester or both. Questions come first: they say which
+# calls answers are remembered about.
+QUESTIONS, REMEMBERED, CLIENTS = "hooksdk.desk.questions", "hooksdk.approvals", "hooksdk.gateway.sessions"
+DESK, LIST = "hooksdk.desk", "open"
+# Spaces of which a key is a session's id, or begins with one and a slash; of families it is also that of a run.
+FAMILIES = "hooksdk.families"
+BY_SESSION = f"{FAMILIES} hooksdk.sessions hooksdk.room hooksdk.dbos hooksdk.gateway.results hooksdk.gateway.left"
+SPACES = (QUESTIONS, REMEMBERED, CLIENTS, LIMITS := "tool_policy", TAKEN, *BY_SESSION.split(), "hooksdk.gateway.calls")
 # What a limit counts for, in the key of its count.
 COUNTED_FOR = re.compile(r"/(session|requester):(.*?)(?=/(?:family|requester|tool):|$)")
 FORMATS = """
 SELECT hooksdk_sessions.name, session, position, body FROM hooksdk_journal
 JOIN hooksdk_sessions ON hooksdk_sessions.id = session WHERE kind = 'format'"""
-CHANGED = "SELECT name, changed, expires IS NOT NULL AND expires > {now} FROM hooksdk_sessions"
+SESSIONS = "SELECT name, changed, expires IS NOT NULL AND expires > {now} FROM hooksdk_sessions"
 STATES = "SELECT session, position, body FROM hooksdk_journal WHERE session = :id AND kind = 'state'"
+FAMILY_STATE = "hooksdk.family"
 # Sessions that are held at the same time, of those that are removed by age.
 BATCH = 100
-OLD_ROWS = [
+OLD_SESSION = [
     f"DELETE FROM hooksdk_old_{table} WHERE key IN (SELECT key FROM hooksdk_old_sessions WHERE name = :name)"
     for table in ("messages", "journal", "sessions")
 ]
@@ -69,6 +66,7 @@ NOT_REACHED = (
 )
 OF_A_FILE = "the disk's freed blocks, and snapshots of the file system"
 OF_A_SERVER = "the server's archived log, its replicas and its base backups"
+OF_A_REQUESTER = "sessions whose runs were made before hooksdk stored who asked for them"
 
 
 @final
@@ -85,11 +83,6 @@ class Erasure:
     sessions: Sequence[str] = ()
     requester: str = ""
     before: float | None = None
-
-    @property
-    def key(self) -> str:
-        """Stands for it, and tells nothing of it."""
-        return hashlib.sha256(repr((sorted(self.sessions), self.requester, self.before)).encode()).hexdigest()
 
 
 @final
@@ -116,58 +109,58 @@ class Receipt:
 
 @dataclass
 class _Scope:
-    """Whose values are meant."""
+    """Whose records are meant, and what was removed of them so far.
+
+    Attributes:
+        families: Runs for whose families something is kept.
+        asked: The calls about which a person was asked.
+        values: The spaces and keys that were removed.
+    """
 
     sessions: set[str]
     requester: str
     families: set[str] = field(default_factory=set[str])
-    # Tool, arguments and requester of the questions about these sessions.
     asked: set[tuple[Any, ...]] = field(default_factory=set[tuple[Any, ...]])
+    values: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def has(self, record: Mapping[str, Any]) -> bool:
+        """True for a record of one of the sessions, or of the requester."""
         return record.get("session") in self.sessions or record.get("requester") == (self.requester or ())
-
-
-def _beginnings(key: str) -> Iterator[str]:
-    """The key itself, and what stands before each slash in it, and before a tilde, by which parts of the gateway's
-    sessions are named."""
-    yield key
-    marks = "[/~]" if key.startswith("gateway-") else "/"
-    yield from (key[: found.start()] for found in re.finditer(marks, key))
 
 
 async def find(store: SqlStore, erasure: Erasure) -> list[str]:
     """The ids of all stored sessions that an erasure means. Sub-agents' stand before those that they work for; those
     that are only old by their age, and what is held last."""
-    stored = await _rows(store, CHANGED)
-    changed = {json.loads(name): time for name, time, _ in stored}
+    stored = {json.loads(name): more for name, *more in await _rows(store, SESSIONS)}
     if erasure.before is not None:
-        old = {one: time for one, time in changed.items() if time is not None and time < erasure.before}
-        newer = {above for one in changed if one not in old for above in _beginnings(one)}
-        held = {json.loads(name) for name, _, is_held in stored if is_held}
-        return sorted(old.keys() - newer, key=lambda one: (one in held, old[one], -len(one)))
-    parents, found = dict[str, str](), set(erasure.sessions)
+        old = {one: (held, time) for one, (time, held) in stored.items() if time is not None and time < erasure.before}
+        newer = {above for one in stored if one not in old for above in _beginnings(one)}
+        return sorted(old.keys() - newer, key=lambda one: (*old[one], -len(one)))
+    parents, order = dict[str, str](), [*erasure.sessions]
     for name, *row in await _rows(store, FORMATS):
         for entry in _entries(store, [row]):
-            parents.setdefault(json.loads(name), str(entry.get("parent") or ""))
-            if erasure.requester and entry.get("requester") == erasure.requester:
-                found.add(json.loads(name))
-    if erasure.requester:
-        found |= {session async for session in _asked_for(store, erasure.requester)}
-    order = [*found]
+            parents.setdefault(json.loads(name), str(entry.get("parent")))
+            order += [json.loads(name)] if entry.get("requester") == (erasure.requester or ()) else []
+    below = dict[str, list[str]]()
+    for one in stored:
+        for above in (*_beginnings(one), parents.get(one, "")):
+            below.setdefault(above, []).append(one)
+    found = dict.fromkeys(order)
     for above in order:  # which grows
-        order += [
-            one for one in changed if one not in found and (parents.get(one) == above or above in _beginnings(one))
-        ]
-        found.update(order)
-    return [one for one in reversed(order) if one in changed]
+        order += [one for one in below.get(above, ()) if one not in found]
+        found.update(dict.fromkeys(order[len(found) :]))
+    return [one for one in reversed(found) if one in stored]
+
+
+def _beginnings(key: str) -> Iterator[str]:
+    """The key itself, and what stands before each slash in it, and before a tilde, by which parts of the gateway's
+    sessions are named."""
+    marks = "[/~]" if key.startswith("gateway-") else "/"
+    yield from (key, *(key[: found.start()] for found in re.finditer(marks, key)))
 
 
 async def _rows(store: SqlStore, statement: str, **row: object) -> list[Any]:
-    def look(transaction: Transaction) -> list[Any]:
-        return transaction.execute(statement, row).fetchall()
-
-    return await store.database.transaction(look, writes=False)
+    return await store.database.transaction(lambda one: one.execute(statement, row).fetchall(), writes=False)
 
 
 def _entries(store: SqlStore, rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any]]:
@@ -177,173 +170,143 @@ def _entries(store: SqlStore, rows: Iterable[Sequence[Any]]) -> Iterator[dict[st
             yield as_object(json.loads(store.database.seal.open(body, session, "journal", position)))
 
 
-async def _asked_for(store: SqlStore, requester: str) -> AsyncIterator[str]:
-    """The sessions in which a person was asked something for this requester."""
-    scope = _Scope(set(), requester)
-    open_in = {one["place"]: one["session"] for one in (await _open_questions(store)).values()}
-    for space in (QUESTIONS, REMEMBERED):
-        for key in await store.list_keys(space):
-            record = _record(await store.get_value(space, key))
-            if scope.has(record) and (session := open_in.get(key) or record.get("session")):
-                yield str(session)
-
-
-async def _open_questions(store: SqlStore) -> dict[str, Any]:
-    return as_object(as_object(await store.get_value(DESK, OPEN_QUESTIONS)).get("open"))
-
-
-def _record(value: object) -> dict[str, Any]:
-    """A stored question, which is a text, or a remembered answer."""
-    with suppress(ValueError):
-        return as_object(json.loads(value) if isinstance(value, str) else value)
-    return {}
-
-
 async def erase(
     store: SqlStore, erasure: Erasure, *, wait: float = 1.0, limit: int | None = None, scrub: bool = True
 ) -> Receipt | None:
     """Erase at most `limit` sessions; None where there is nothing, and no such erasure to finish. Without `scrub` the
     receipt waits. Raises `SessionBusy`, and has removed nothing then, where one of the named sessions, or one of the
     requester's, is held and not let go in time; those that are only old stay while they are held."""
-    if await store.database.is_absent() and not store.old_files:
+    if not store.old_files and await store.database.is_absent():
         return None
+    key = hashlib.sha256(repr((sorted(erasure.sessions), erasure.requester, erasure.before)).encode()).hexdigest()
+    is_begun, by_age = await store.get_value(UNFINISHED, key) is not None, erasure.before is not None
     session_ids = (await find(store, erasure))[:limit]
-    is_begun = await store.get_value(UNFINISHED, erasure.key) is not None
-    is_by_age = erasure.before is not None
-    size = BATCH if is_by_age else len(session_ids) or 1
-    erased, values, files, held = list[str](), set[tuple[str, str]](), list[str](), dict[str, str]()
+    size = BATCH if by_age else len(session_ids) or 1
+    erased, values, files, held = list[str](), 0, list[str](), dict[str, str]()
     for start in range(0, len(session_ids) or 1, size):
         async with AsyncExitStack() as stack:
             logs: list[SqlLog] = []
             for session_id in session_ids[start : start + size]:
                 try:
-                    logs.append(await store.open_session(session_id, wait=0 if is_by_age else wait))
+                    logs.append(await store.open_session(session_id, wait=0 if by_age else wait))
                     stack.push_async_callback(logs[-1].close)
                 except SessionBusy as error:
-                    if not is_by_age:
+                    if not by_age:
                         raise
                     held[session_id] = error.holder
-            still = set(await find(store, erasure)) if is_by_age else set(session_ids)
+            still = set(await find(store, erasure) if by_age else session_ids)  # some may have been written meanwhile
             logs = [log for log in logs if log.session_id in still]
             scope = _Scope({*(log.session_id for log in logs), *erasure.sessions}, erasure.requester)
-            await store.set_value(UNFINISHED, erasure.key, True)
-            await _erase_held(store, logs, scope, values, files)
+            await store.set_value(UNFINISHED, key, True)
+            files += await _erase_held(store, logs, scope)
         erased += [log.session_id for log in logs]
+        values += len(scope.values)
     is_nothing = not (erased or values or files or is_begun)
     waits = "" if is_nothing else await store.database.scrub() if scrub else "what was removed is not overwritten yet"
     if not waits:
-        await store.delete_value(UNFINISHED, erasure.key)
+        await store.delete_value(UNFINISHED, key)
     if is_nothing and not held:
         return None
-    left = [*NOT_REACHED, OF_A_FILE if store.file else OF_A_SERVER]
+    left = [*NOT_REACHED, OF_A_FILE if store.file else OF_A_SERVER, *([OF_A_REQUESTER] if erasure.requester else [])]
     left += [f"questions of version 0.2.0: {old}" for old in [state_folder() / "approvals.db"] if old.exists()]
-    return Receipt(sessions=erased, values=len(values), files=files, held=held, waits=waits, not_reached=left)
+    return Receipt(sessions=erased, values=values, files=files, held=held, waits=waits, not_reached=left)
 
 
-async def _erase_held(
-    store: SqlStore, logs: Sequence[SqlLog], scope: _Scope, values: set[tuple[str, str]], files: list[str]
-) -> None:
-    """Erase sessions that are held here. What was removed is added to `values` and `files`."""
+async def _erase_held(store: SqlStore, logs: Sequence[SqlLog], scope: _Scope) -> list[str]:
+    """Erase sessions that are held here; answers the files that went or were changed."""
     for log in logs:
         for entry in _entries(store, await _rows(store, STATES, id=log.row["id"])):
             if entry.get("plugin") == FAMILY_STATE:
                 state = as_object(entry.get("state") or as_object(entry.get("change")).get("set"))
                 scope.families.add(str(state.get("id")))
-    await _remove_questions(store, scope, values)
     async for space, key in _values_of(store, scope):
         await store.delete_value(space, key)
-        values.add((space, key))
-    files += await in_thread(_remove_files, store, scope.sessions, values)
-    await _remove_old_rows(store, scope.sessions, values)
+        scope.values.add((space, key))
+    await _shorten_list(store, scope)
+    files = await in_thread(_remove_files, store.old_files, scope)
+    await _remove_old_rows(store, scope)
     for log in logs:
         await log.delete()
+    return files
 
 
 async def _values_of(store: SqlStore, scope: _Scope) -> AsyncIterator[tuple[str, str]]:
-    owners = {**dict.fromkeys(BY_SESSION, scope.sessions), FAMILIES: scope.families | scope.sessions}
-    for space, ids in owners.items():
-        for key in await store.list_keys(space):
-            if not ids.isdisjoint(_beginnings(key)):
-                yield space, key
-    for key in await store.list_keys(LIMITS):
-        counted = dict(COUNTED_FOR.findall(key))
-        if scope.has(counted):
-            yield LIMITS, key
-    for key in await store.list_keys(CLIENTS):
-        if as_object(await store.get_value(CLIENTS, key)).get("id") in scope.sessions:
-            yield CLIENTS, key
-    for key in await store.list_keys(REMEMBERED):
-        record = _record(await store.get_value(REMEMBERED, key))
-        if scope.has(record) or _call_of(record) in scope.asked:
-            yield REMEMBERED, key
+    listed = as_object(as_object(await store.get_value(DESK, LIST)).get("open"))
+    asked_in = {one["place"]: one["session"] for one in listed.values()}
     files = {f"{file_name(session_id)}.journal.jsonl" for session_id in scope.sessions}
-    for key in files.intersection(await store.list_keys(TAKEN)):
-        yield TAKEN, key
+    for space in SPACES:
+        for key in await store.list_keys(space):
+            record: dict[str, Any] = {}
+            if space in (QUESTIONS, REMEMBERED, CLIENTS):
+                stored = _record(await store.get_value(space, key))
+                record = {"session": asked_in.get(key, stored.get("id")), **stored}
+            elif space == LIMITS:
+                record = dict(COUNTED_FOR.findall(key))
+            owners = scope.sessions | scope.families if space == FAMILIES else scope.sessions
+            call = tuple(record.get(name) for name in ("tool", "digest", "requester", "workspace"))
+            if space == TAKEN:
+                is_theirs = key in files
+            elif record:
+                is_theirs = scope.has(record) or (space == REMEMBERED and call in scope.asked)
+            else:
+                is_theirs = not owners.isdisjoint(_beginnings(key))
+            if is_theirs:
+                scope.asked |= {call} if space == QUESTIONS else set()
+                yield space, key
 
 
-def _call_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    return record.get("tool"), record.get("digest"), record.get("requester"), record.get("workspace")
+def _record(value: object) -> dict[str, Any]:
+    """A stored record; a question is a text."""
+    with suppress(ValueError):
+        return as_object(json.loads(value) if isinstance(value, str) else value)
+    return {}
 
 
-async def _remove_questions(store: SqlStore, scope: _Scope, values: set[tuple[str, str]]) -> None:
-    """Remove the questions of these sessions and requesters, open or answered: first what they ask, then their places
-    in the list, by which they are found again after a crash."""
-    open_in = {one["place"]: one["session"] for one in (await _open_questions(store)).values()}
-    for key in await store.list_keys(QUESTIONS):
-        record = _record(await store.get_value(QUESTIONS, key))
-        if scope.has({"session": open_in.get(key), **record}):
-            scope.asked.add(_call_of(record))
-            await store.delete_value(QUESTIONS, key)
-            values.add((QUESTIONS, key))
-    gone = {key for _, key in values}
+async def _shorten_list(store: SqlStore, scope: _Scope) -> None:
+    """Take the sessions' questions from the list of the open ones, and those that have no text any more."""
     while True:
-        stored = await store.get_value(DESK, OPEN_QUESTIONS)
-        listed = as_object(as_object(stored).get("open"))
-        rest = {
-            number: one
-            for number, one in listed.items()
-            if one["place"] not in gone and one["session"] not in scope.sessions
-        }
-        if rest == listed:
-            return
-        values.add((DESK, OPEN_QUESTIONS))
-        if await store.change_value(DESK, OPEN_QUESTIONS, stored, {**as_object(stored), "open": rest}):
+        stored = as_object(await store.get_value(DESK, LIST))
+        listed, texts = as_object(stored.get("open")), await store.list_keys(QUESTIONS)
+        gone = [
+            number for number, one in listed.items() if one["session"] in scope.sessions or one["place"] not in texts
+        ]
+        rest = {number: one for number, one in listed.items() if number not in gone}
+        if not gone or await store.change_value(DESK, LIST, stored, {**stored, "open": rest}):
+            scope.values |= {(DESK, LIST)} if gone else set()
             return
 
 
-def _remove_files(store: SqlStore, session_ids: set[str], values: set[tuple[str, str]]) -> list[str]:
+def _remove_files(old_files: Path | None, scope: _Scope) -> list[str]:
     """Remove the files that earlier versions have left of these sessions, and what they have left of these values."""
-    changed: list[Path] = []
-    for folder in [store.old_files, store.old_files / KEPT] if store.old_files else []:
-        changed += [path for one in session_ids for path in folder.glob(f"{file_name(one)}.*")]
+    folders = [old_files, old_files / KEPT] if old_files else []
+    changed = [path for folder in folders for one in scope.sessions for path in folder.glob(f"{file_name(one)}.*")]
     for path in (state_folder() / "guard" / "sessions").glob("*.json"):
         about = _record(path.read_text("utf-8"))
-        changed += [path] if f"guard-{about.get('agent')}-{about.get('session')}" in session_ids else []
+        changed += [path] if f"guard-{about.get('agent')}-{about.get('session')}" in scope.sessions else []
     for path in changed:
         path.unlink(missing_ok=True)
-    for path in (store.old_files / KEPT).glob("*.json") if store.old_files else ():
+    for path in folders[-1].glob("*.json") if folders else ():
         kept = _record(path.read_text("utf-8"))
-        all_of_it = as_object(kept.get("values"))
-        rest = {key: value for key, value in all_of_it.items() if (kept.get("space"), key) not in values}
-        if rest != all_of_it:
+        values = as_object(kept.get("values"))
+        rest = {key: value for key, value in values.items() if (kept.get("space"), key) not in scope.values}
+        if rest != values:
             replace_file(path, json.dumps({**kept, "values": rest}).encode())
             changed.append(path)
     return list(map(str, changed))
 
 
-async def _remove_old_rows(store: SqlStore, session_ids: set[str], values: set[tuple[str, str]]) -> None:
+async def _remove_old_rows(store: SqlStore, scope: _Scope) -> None:
     """Remove the same from the tables of earlier versions, where nobody has dropped them yet."""
     try:
         await _rows(store, "SELECT 1 FROM hooksdk_old_sessions WHERE 1 = 0")
     except StoreError:
         return
-    sessions = [{"name": json.dumps(session_id)} for session_id in session_ids]
-    places = [{"space": file_name(space), "key": file_name(key)} for space, key in values]
 
     def remove(transaction: Transaction) -> None:
-        for statement in OLD_ROWS if sessions else ():
-            transaction.execute(statement, sessions)
-        if places:
-            transaction.execute(OLD_VALUE, places)
+        for statement in OLD_SESSION:
+            for session_id in scope.sessions:
+                transaction.execute(statement, {"name": json.dumps(session_id)})
+        for space, key in scope.values:
+            transaction.execute(OLD_VALUE, {"space": file_name(space), "key": file_name(key)})
 
     await store.database.transaction(remove)

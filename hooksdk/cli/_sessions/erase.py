@@ -28,7 +28,7 @@ STEP = 100
 def erase_sessions(
     session_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]")] = None,
     requester: Annotated[str, typer.Option(metavar="ID")] = "",
-    before: Annotated[str, typer.Option(metavar="DATE")] = "",
+    before: Annotated[datetime | None, typer.Option(metavar="DATE", formats=["%Y-%m-%d"])] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
@@ -47,13 +47,13 @@ def erase_sessions(
     """
     if as_json and not (yes or dry_run):
         raise typer.BadParameter("--json prints nothing but the document, so nothing can be asked: add --yes")
-    if [bool(session_ids), bool(requester), bool(before)].count(True) != 1:
+    if bool(session_ids) + bool(requester) + bool(before) != 1:
         raise typer.BadParameter("expected ids, --requester ID or --before DATE, and one of them alone")
-    day = _seconds(before) if before else None
 
     async def work(opened: Store) -> tuple[list[str], Receipt | None]:
         kept = _database(opened)
         ids = [await match_session(kept, typed, project) or typed for typed in session_ids or ()]
+        day = before.replace(tzinfo=UTC).timestamp() if before else None
         erasure = Erasure(sessions=ids, requester=requester, before=day)
         found = await find(kept, erasure)
         if dry_run or not (yes or not found or _confirmed(found, place_of(kept))):
@@ -65,15 +65,15 @@ def erase_sessions(
             from hooksdk.cli._audit.chains import note  # with the plugin
 
             names = {"sessions_sha256": [*map(_digest, receipt.sessions)]}
-            names |= {"requester_sha256": _digest(requester)} if requester else {}
+            names |= {"requester_sha256": [_digest(requester)]} if requester else {}
             state = "waits" if receipt.waits else "erased"
             await note(project, kept, {"kind": "erased", **names, "state": state, "by": "hooksdk sessions erase"})
         return found, receipt
 
     found, receipt = with_store(project, store, work)
     if receipt is None:
-        view = View({"erased": False, "would_erase" if dry_run else "sessions": found if dry_run else []})
-        view.lines("would erase", found if dry_run else [])
+        view = View({"erased": False, "would_erase": found})
+        view.lines("would erase" if dry_run else "stays", found)
         view.text("nothing was erased")
         view.show(as_json=as_json)
         raise typer.Exit(int(bool(found) and not dry_run))
@@ -81,10 +81,10 @@ def erase_sessions(
     number = f"{counted(len(receipt.sessions), 'session')}, {counted(receipt.values, 'value')}"
     state = f", removed, and not erased: {receipt.waits}. Type it again later" if receipt.waits else ""
     view.line("waits" if receipt.waits else "erased", number + state, "yellow" if receipt.waits else "green")
-    view.lines("session", receipt.sessions)
-    view.lines("file", receipt.files)
-    view.lines("stays", [f"{session_id}: {holder} holds it" for session_id, holder in receipt.held.items()])
-    view.lines("not reached", receipt.not_reached)
+    held = [f"{session_id}: {holder} holds it" for session_id, holder in receipt.held.items()]
+    parts = {"session": receipt.sessions, "file": receipt.files, "stays": held, "not reached": receipt.not_reached}
+    for label, texts in parts.items():
+        view.lines(label, texts)
     view.show(as_json=as_json)
     raise typer.Exit(WAITS if receipt.waits else 0)
 
@@ -111,13 +111,6 @@ def _database(store: Store) -> SqlStore:
     if not isinstance(store, SqlStore):
         raise CommandProblem("only sessions in a database can be erased with a receipt")
     return store
-
-
-def _seconds(day: str) -> float:
-    try:
-        return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        raise typer.BadParameter(f"'{day}' is no day: expected one such as 2026-01-31", param_hint="--before") from None
 
 
 def _digest(name: str) -> str:
