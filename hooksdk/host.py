@@ -219,12 +219,12 @@ class Host(AsyncOnly):
     async def _close(self) -> None:
         try:
             await leave_all(self._keepers, CLOSE_TIMEOUT)
-            if self._own_store:
-                await self._store.aclose()
         finally:
             background, self._background = self._background, None
             if background is not None:
                 await background.stop()
+            if self._own_store:
+                await self._store.aclose()
 
     async def enter(self, manager: AbstractAsyncContextManager[T], *, name: str = "") -> T:
         """Let the host hold something that its sessions share, such as MCP connections: it is entered now, in a task of
@@ -356,6 +356,10 @@ class Host(AsyncOnly):
         if (held := self._held.get(session.id)) is not None and held.session is session:
             held.closed.set()
         self._tell_idle()
+        if self.config.sessions and self._background is not None:
+            from hooksdk.stores.retention import tidy
+
+            self._background.spawn(tidy, self._store, self.config.sessions, name="hooksdk: old sessions")
 
 
 @final

@@ -68,6 +68,7 @@ class Ledger(Turns):
         shown_before: By position, for messages of the view: the fingerprints of every other form in which it stood
             there.
         shown_forms: Such fingerprints, with their positions, that the store does not have among its rows.
+        requesters: Who asked for its runs, by their ids.
         kept_upto: The beginning of the view when its state was kept.
         void: The number of entries that may have become void since the journal was last checked.
         unlabelled: The number of results at the beginning that were loaded from elsewhere and have no labels yet.
@@ -76,6 +77,7 @@ class Ledger(Turns):
     def __init__(self, message_format: MessageFormat | None, messages: Messages | None = None) -> None:
         super().__init__(message_format, messages)
         self.format_name: str | None = None
+        self.requesters: list[str] = []
         self.queue: dict[int, tuple[Entry, ResultRow | None]] = {}
         self.trim_count = 0
         self.base: list[Message | int] = []
@@ -142,6 +144,8 @@ class Ledger(Turns):
 
     def _apply_format(self, entry: Entry) -> None:
         self.format_name = self.format_name or str(entry["name"])
+        if (requester := entry.get("requester")) and requester not in self.requesters:
+            self.requesters = [*self.requesters, str(requester)]
 
     def _apply_state(self, entry: Entry) -> None:
         name = entry["plugin"]

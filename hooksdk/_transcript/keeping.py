@@ -21,6 +21,7 @@ _PLAIN_STATE = (
     "upto",
     "base",
     "format_name",
+    "requesters",
     "trim_count",
     "states",
     "unlabelled",

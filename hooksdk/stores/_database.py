@@ -64,6 +64,10 @@ class Driver(Protocol):
         """True for a server that goes down or starts, and for a connection that was lost."""
         ...
 
+    def scrub(self) -> str:
+        """Overwrite in the files what was deleted. Answers why some of it is still there; empty where none is."""
+        ...
+
     def close(self) -> None:
         """Close all connections."""
         ...
@@ -110,6 +114,11 @@ class Database:
             if problem is None:
                 raise
             raise StoreError(self.where, problem) from error
+
+    async def scrub(self) -> str:
+        """Overwrite in the database's files what was deleted. Answers why some of it is still there; empty where none
+        is. Raises `StoreError`."""
+        return await self.work(lambda _run: self._driver.scrub())
 
     def _run(self, step: Callable[[Transaction], Any]) -> Any:
         return self._driver.run(step, writes=True, patient=True)

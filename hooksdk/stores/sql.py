@@ -61,8 +61,6 @@ UPDATE hooksdk_sessions SET token = token + 1, holder = :holder, expires = {now}
 FROM picked WHERE hooksdk_sessions.id = picked.id RETURNING hooksdk_sessions.name"""
 HELD = """
 SELECT name, holder, expires > {now} FROM hooksdk_sessions WHERE expires IS NOT NULL AND substr(name, 1, :length) = :beginning"""
-DELETE = [f"DELETE FROM hooksdk_{name} WHERE session = :id" for name in ("messages", "journal", "rows", "states")]
-DELETE.append("DELETE FROM hooksdk_sessions WHERE id = :id")
 BEGINNINGS = (
     "SELECT id, name, changed"
     + "".join(
@@ -152,6 +150,11 @@ class SqlStore(SqlValues):
     def __str__(self) -> str:
         """The URL, without a password."""
         return f"sqlite:///{self.file}" if self.file else without_password(self._url)
+
+    @property
+    def database(self) -> Database:
+        """The database, for the modules beside this one."""
+        return self._open()
 
     def _open(self) -> Database:
         if self._database is None:
@@ -337,18 +340,13 @@ class SqlStore(SqlValues):
 
     async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
         """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
-        time."""
+        time. Its sub-agents' sessions, and what is kept of it elsewhere, stay: `hooksdk sessions erase` removes them,
+        too."""
         if not await self.session_exists(session_id):
             return False
         log = await self.open_session(session_id, wait=wait)
-
-        def delete(transaction: Transaction) -> None:
-            deleted = [transaction.execute(statement, log.row).rowcount for statement in DELETE]
-            if deleted[-1] > 0:
-                _digests.note_session(transaction, json.dumps(session_id), -1)
-
         try:
-            await self._open().transaction(delete)
+            await log.delete()
         finally:
             await log.close()
         return True
