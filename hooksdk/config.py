@@ -143,7 +143,7 @@ class Config(Strict):
 
     Attributes:
         store: `memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`.
-        sessions: How long sessions are kept: `hooksdk.stores.retention.Retention.model_validate(config.sessions)` reads
+        sessions: How long sessions are kept, and whether they are encrypted: `hooksdk.stores.retention.Retention.model_validate(config.sessions)` reads
             it.
         plugins_file: Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it
             runs code.

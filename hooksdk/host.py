@@ -138,7 +138,7 @@ class Host(AsyncOnly):
                 "record_first", ("no plugin here writes decisions down, so nothing could run. Enable `audit`",)
             )
         self._own_store = store is None or isinstance(store, (str, PathLike))
-        self._store: Store = _store(self.config.store if store is None else store)
+        self._store: Store = _store(self.config.store if store is None else store, self.config.sessions)
         self._background: Background | None = None
         self._keepers: list[Keeper[Any]] = []
         self._shared: dict[str, Any] = {}
@@ -392,9 +392,9 @@ class _PluginHost:
         await self._restart(reason)
 
 
-def _store(given: Store | str | PathLike[str] | None) -> Store:
+def _store(given: Store | str | PathLike[str] | None, sessions: Mapping[str, Any]) -> Store:
     if given is None or isinstance(given, (str, PathLike)):
-        return open_store(given)
+        return open_store(given, sessions)
     if isinstance(given, type) or not all(
         callable(getattr(given, method, None)) for method in ("open_session", "aclose")
     ):

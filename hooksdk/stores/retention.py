@@ -8,13 +8,14 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast, final
 from weakref import WeakKeyDictionary
 
 import pydantic
 from pydantic import BaseModel, ConfigDict
 
 from hooksdk.errors import table_problems
+from hooksdk.stores._sealing import check_source
 from hooksdk.stores.erasing import Erasure, erase
 from hooksdk.tasks import describe
 
@@ -60,11 +61,14 @@ class Retention(BaseModel):
         keep: Seconds after its last write for which a session is kept, written as "30d" (h, d, w); None: for good.
         keep_size: Bytes of the database above which the sessions go that were written last the longest ago, written as
             "2GB" (MB, GB, TB).
+        key: Where the keys are by which sessions are encrypted: `env:NAME` or `keyring:NAME`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     keep: Annotated[int | None, _number_of(SECONDS, "30d")] = None
     keep_size: Annotated[int | None, _number_of(BYTES, "2GB")] = None
+
+    key: str | None = None
 
     @property
     def words(self) -> str:
@@ -75,8 +79,10 @@ class Retention(BaseModel):
 
 
 def check_retention(table: object) -> None:
-    """Raises `ValueError` for a table that is wrong."""
+    """Raises `ValueError` for a table that is wrong, which shows no key."""
     try:
+        if isinstance(table, dict) and "key" in table:
+            check_source(cast("dict[str, Any]", table)["key"])
         Retention.model_validate(table)
     except pydantic.ValidationError as error:
         fields = [f"sessions.{name}" for name in Retention.model_fields]

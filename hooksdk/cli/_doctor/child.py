@@ -119,7 +119,7 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     report.send(judging=judging)
     examine_plugins(report, config, plugins, without)
     report.step("looking for runs that stand still", SESSION_SECONDS)
-    async with aclosing(open_store(config.store)) as store:
+    async with aclosing(open_store(config.store, config.sessions)) as store:
         for problem in [*await examine_store(store), *await examine_runs(store, config.store or "")]:
             report.send(finding=asdict(problem))
     _examine_guard(report, project)
@@ -295,7 +295,7 @@ async def _open_session(
     report: Report, config: Config, order: dict[str, Any], holders: Sequence[Any]
 ) -> list[Tool] | None:
     project = Path(order["project"])
-    store = open_store(config.store)
+    store = open_store(config.store, config.sessions)
     is_absent = isinstance(store, SqlStore) and store.file is not None and not store.file.exists()
     kept = MemoryStore() if is_absent else ThrowawayStore(store)
     async with Host([Doctor, *holders], store=kept, config=config, folder=project) as host:

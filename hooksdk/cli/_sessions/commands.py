@@ -13,6 +13,7 @@ from hooksdk.cli._sessions.erase import erase_sessions, keep_sessions
 from hooksdk.cli._sessions.examination import examine_sessions
 from hooksdk.cli._sessions.import_history import import_session
 from hooksdk.cli._sessions.listing import list_sessions
+from hooksdk.cli._sessions.rekey import rekey_sessions
 from hooksdk.cli._sessions.views import export_session, list_results, show_session
 from hooksdk.cli._sessions.waiting import list_waiting
 
@@ -35,6 +36,7 @@ sessions_app.command("settle")(settle_call)
 sessions_app.command("delete")(delete_sessions)
 sessions_app.command("erase")(erase_sessions)
 sessions_app.command("keep")(keep_sessions)
+sessions_app.command("rekey")(rekey_sessions)
 sessions_app.command("doctor")(examine_sessions)
 sessions_app.command("backup")(backup_store)
 sessions_app.command("import")(import_session)

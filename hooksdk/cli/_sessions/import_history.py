@@ -48,7 +48,7 @@ def import_session(
         session: The new session, by default the file's name, or the id that it had; of a file with several, which one.
     """
     config = project_config(project, store)
-    opened = open_store(config.store)
+    opened = open_store(config.store, config.sessions)
     if not isinstance(opened, SqlStore):
         raise CommandProblem("the store is in memory, so the session would be gone at once; write --store FOLDER")
     paths = list(dict.fromkeys(_journal(path) or path for path in files))

@@ -122,7 +122,7 @@ def with_store(project: Path, place: str | None, work: Callable[[SqlStore], Awai
     else:
         what = f"there is no folder or database {printable(place)}"
         raise CommandProblem(f"{what}. --store takes the folder of a store, its file, or a URL")
-    store = open_store(spec)
+    store = open_store(spec, project_config(project).sessions)
     if not isinstance(store, SqlStore):
         raise CommandProblem(
             "the configuration keeps sessions in memory, so none outlives its process. Name another store with --store"
