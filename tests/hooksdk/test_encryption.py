@@ -153,6 +153,6 @@ async def test_a_host_and_the_commands_take_the_key_that_the_configuration_names
     shown = await hooksdk("sessions", "show", "ann", *kept, folder=tmp_path, variables=variables)
     assert "to zanzibar" in shown.out
     rekeyed = await hooksdk("sessions", "rekey", "--json", *kept, folder=tmp_path, variables=variables)
-    assert (rekeyed.code, rekeyed.json()) == (0, {"encrypted": ["ann"], "left": {}})
+    assert (rekeyed.code, rekeyed.json()) == (0, {"schema": 1, "encrypted": ["ann"], "left": {}})
     refused = await hooksdk("sessions", "rekey", *kept, folder=tmp_path)
     assert (refused.code, "there is no key to encrypt with" in refused.err) == (2, True)
