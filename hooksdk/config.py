@@ -96,7 +96,7 @@ __all__ = [
 
 Tables = Mapping[str, Callable[[object], Sequence[str]]]
 """What is wrong with a table of the configuration, by the table's name."""
-_QUOTED = (("store",), ("prices",))  # what is wrong is quoted already, a store without its password
+_QUOTED = (("store",), ("prices",), ("sessions",))  # what is wrong is quoted already, a store without its password
 
 
 class Notice(str):
@@ -118,6 +118,14 @@ def _check_prices(table: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
+def _check_sessions(table: dict[str, Any]) -> dict[str, Any]:
+    if table:
+        from hooksdk.stores.retention import check_retention
+
+        check_retention(table)
+    return table
+
+
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
@@ -135,6 +143,8 @@ class Config(Strict):
 
     Attributes:
         store: `memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`.
+        sessions: How long sessions are kept, and whether they are encrypted: `hooksdk.stores.retention.Retention.model_validate(config.sessions)` reads
+            it.
         plugins_file: Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it
             runs code.
         mcp: The files with MCP servers that the commands use where no `--mcp` is given, from the project's folder on;
@@ -158,6 +168,9 @@ class Config(Strict):
     """
 
     store: Annotated[str, pydantic.AfterValidator(_known_store)] | None = None
+    sessions: Annotated[dict[str, Any], pydantic.AfterValidator(_check_sessions)] = Field(
+        default_factory=dict[str, Any]
+    )
     plugins_file: bool | str = False
     mcp: Annotated[list[str], pydantic.BeforeValidator(_as_list)] | None = None
     allow: list[str] | None = None

@@ -138,7 +138,7 @@ class Host(AsyncOnly):
                 "record_first", ("no plugin here writes decisions down, so nothing could run. Enable `audit`",)
             )
         self._own_store = store is None or isinstance(store, (str, PathLike))
-        self._store: Store = _store(self.config.store if store is None else store)
+        self._store: Store = _store(self.config.store if store is None else store, self.config.sessions)
         self._background: Background | None = None
         self._keepers: list[Keeper[Any]] = []
         self._shared: dict[str, Any] = {}
@@ -219,12 +219,12 @@ class Host(AsyncOnly):
     async def _close(self) -> None:
         try:
             await leave_all(self._keepers, CLOSE_TIMEOUT)
-            if self._own_store:
-                await self._store.aclose()
         finally:
             background, self._background = self._background, None
             if background is not None:
                 await background.stop()
+            if self._own_store:
+                await self._store.aclose()
 
     async def enter(self, manager: AbstractAsyncContextManager[T], *, name: str = "") -> T:
         """Let the host hold something that its sessions share, such as MCP connections: it is entered now, in a task of
@@ -356,6 +356,10 @@ class Host(AsyncOnly):
         if (held := self._held.get(session.id)) is not None and held.session is session:
             held.closed.set()
         self._tell_idle()
+        if self.config.sessions and self._background is not None:
+            from hooksdk.stores.retention import tidy
+
+            self._background.spawn(tidy, self._store, self.config.sessions, name="hooksdk: old sessions")
 
 
 @final
@@ -388,9 +392,9 @@ class _PluginHost:
         await self._restart(reason)
 
 
-def _store(given: Store | str | PathLike[str] | None) -> Store:
+def _store(given: Store | str | PathLike[str] | None, sessions: Mapping[str, Any]) -> Store:
     if given is None or isinstance(given, (str, PathLike)):
-        return open_store(given)
+        return open_store(given, sessions)
     if isinstance(given, type) or not all(
         callable(getattr(given, method, None)) for method in ("open_session", "aclose")
     ):

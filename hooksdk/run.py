@@ -15,6 +15,7 @@ from typing import Any, Self, cast, final
 import anyio
 
 from hooksdk import hooks, schema
+from hooksdk._approvals.request import identity_of
 from hooksdk._ledger.calls import CallInProgress, CallOptions
 from hooksdk._run import messages as messaging
 from hooksdk._run.asking import keep_let_through
@@ -160,7 +161,10 @@ class Run(AsyncOnly):
                 *earlier, newest = prompt_texts(self._state.input, self._parts.format)
                 for text in (*(one for one in earlier if not self._parts.reading.is_reason(one)), newest):
                     self._parts.reading.say(text)
-            await self._transcript.use_format(self._parts.format, model=self.info.model, folder=self.info.workspace_dir)
+            began = {"model": self.info.model, "folder": self.info.workspace_dir}
+            began["requester"] = self.mask(identity_of(self.info.requester))
+            began["parent"] = (self.info.metadata or {}).get("parent_session")
+            await self._transcript.use_format(self._parts.format, began)
             await self._around.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model, provider=self.info.provider)
             await self._state.trace(started, lambda: Content(text=prompt_text(self._state.input, self._parts.format)))

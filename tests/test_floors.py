@@ -259,7 +259,7 @@ def test_only_move_changes_the_stage_of_a_call() -> None:
 
 RING_0_LINES = 14_970
 RINGS_0_AND_1_LINES = 19_960
-DECISION_LINES = 21_040
+DECISION_LINES = 21_600
 RINGS = ROOT / "docs" / "explanation" / "rings.md"
 
 
@@ -302,8 +302,8 @@ def test_one_decision_of_the_guard_loads_no_more_than_its_budget() -> None:
 # functions is 110, that of the changes of file 24.
 
 CALL_FILES = 30
-CALL_FUNCTIONS = 133
-CALL_CHANGES_PER_100_LINES = 26
+CALL_FUNCTIONS = 127
+CALL_CHANGES_PER_100_LINES = 27
 
 
 @pytest.mark.heavy

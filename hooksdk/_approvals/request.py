@@ -209,7 +209,11 @@ class ApprovalRequest:
 
 def requester_of(request: ApprovalRequest) -> str | None:
     """Who asks for the call: the requester's id, or of one without a text as id all that is known, as JSON."""
-    requester = request.requester
+    return identity_of(request.requester)
+
+
+def identity_of(requester: Mapping[str, Any] | None) -> str | None:
+    """Who this is: the id, or without a text as id all that is known, as JSON."""
     if requester is None:
         return None
     identity = requester.get("id")

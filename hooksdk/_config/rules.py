@@ -195,6 +195,7 @@ SETTINGS: dict[str, Rule] = {
     "gateway": _laid_over("says who may use which tools of the gateway"),
     "guard": lambda setting: setting.overrule("it is about all projects, so it stands in the user's file"),
     "policy": _policy,
+    "sessions": _laid_over("sessions would be removed"),
     "prices": _laid_over("what runs cost, and any limit in money, would be reckoned with these"),
 }
 # The same for `[plugins.ID]`. The plugin's own settings, `config`, are in `own_settings.py`: only the plugin knows what

@@ -17,7 +17,7 @@ Seconds = Annotated[float, Field(gt=0)]
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 def _known_hooks(value: dict[str, float]) -> dict[str, float]:

@@ -63,7 +63,7 @@ TRUST_TABLE = "trust"
 SIMPLE_VARIABLES = {"store", "on_missing_grant", "drain", "plugins_file"}
 LIST_VARIABLES = {"allow", "deny", "mcp"}
 # Variables that are read elsewhere.
-OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_GUARD_DIR", "HOOKSDK_DISABLE_AUTOLOAD"}
+OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_GUARD_DIR", "HOOKSDK_DISABLE_AUTOLOAD", "HOOKSDK_SESSIONS_KEY"}
 # Kinds of stores that have a URL.
 DATABASES = ("sqlite", "postgresql")
 # Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which would

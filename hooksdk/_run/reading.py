@@ -62,7 +62,8 @@ class Reading:
             self.note(UNLABELLED)
         # Of the first results; None while there are none.
         self._labels: Labels | None = None
-        # The sets of labels that are joined in them.
+        # How many of the transcript's results are in the labels, and the sets of labels that are joined in them.
+        self._results = 0
         self._joined_labels = set[Labels]()
         self._unrecorded: deque[_Unrecorded] = deque()
         # Of all that is unrecorded.
@@ -104,17 +105,21 @@ class Reading:
 
     def begin_anew(self) -> None:
         """The labels of stored results are others now."""
-        self._labels, self._recorded, self._searched = None, Texts(), 0
+        self._labels, self._results, self._recorded, self._searched = None, 0, Texts(), 0
         self._joined_labels.clear()
         self._repeats.clear()
 
     @property
     def labels(self) -> Labels | None:
         """Of all that was read, joined; None where that is nothing."""
-        for labels in self._transcript.ask(lambda ledger: ledger.records.labels - self._joined_labels):
+        for labels in self._transcript.ask(self._new_labels):
             self._labels = _joined(self._labels, labels)
             self._joined_labels.add(labels)
         return self._noted if self._labels is None else _joined(self._noted, self._labels)
+
+    def _new_labels(self, ledger: Ledger) -> set[Labels]:
+        before, self._results = self._results, ledger.results
+        return set() if before == ledger.results else ledger.records.labels - self._joined_labels
 
     # Where values stand
 

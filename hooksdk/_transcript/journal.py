@@ -34,20 +34,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
 from hooksdk._transcript.effects import Effects
 from hooksdk._transcript.encoding import UNKNOWN, Entry, load_result
-from hooksdk._transcript.lookup import Lookup
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.rows import LOOSE, REPLY, Marks, ResultRow, RowSource
 from hooksdk._transcript.turns import Slot, Turns
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import HasArguments, HasRules, Message, MessageFormat
 from hooksdk.formats.sending import call_ids, sendable
+
+if TYPE_CHECKING:
+    from hooksdk._transcript.lookup import Lookup
 
 # The name of the digests of what stands in the user's place and no user has written, among the session's states: True
 # for what plugins have told the model, False for what a framework has, from whomever.
@@ -65,7 +67,8 @@ class Ledger(Turns):
         tokens_at: By position: the tokens of messages of the view, as far as somebody has asked for them.
         shown_before: By position, for messages of the view: the fingerprints of every other form in which it stood
             there.
-        lookup: Finds stored messages by what they are.
+        shown_forms: Such fingerprints, with their positions, that the store does not have among its rows.
+        requesters: Who asked for its runs, by their ids.
         kept_upto: The beginning of the view when its state was kept.
         void: The number of entries that may have become void since the journal was last checked.
         unlabelled: The number of results at the beginning that were loaded from elsewhere and have no labels yet.
@@ -74,6 +77,7 @@ class Ledger(Turns):
     def __init__(self, message_format: MessageFormat | None, messages: Messages | None = None) -> None:
         super().__init__(message_format, messages)
         self.format_name: str | None = None
+        self.requesters: list[str] = []
         self.queue: dict[int, tuple[Entry, ResultRow | None]] = {}
         self.trim_count = 0
         self.base: list[Message | int] = []
@@ -81,6 +85,7 @@ class Ledger(Turns):
         self.trimmed_messages: dict[int, Message | None] = {}
         self.tokens_at: dict[int, int] = {}
         self.shown_before: dict[int, set[str]] = {}
+        self.shown_forms: list[tuple[str, int]] = []
         self.kept_upto = 0
         self.states: dict[str, dict[str, Any]] = {}
         self.effects = Effects(self)
@@ -89,7 +94,7 @@ class Ledger(Turns):
         self._used: list[Entry] = []
         # Where the entries are that were not gone through here.
         self.entries: RowSource | None = None
-        self.lookup = Lookup(self, self._is_reason)
+        self._lookup: Lookup | None = None
         self._unknown: set[str] = set()
         # The ids of the calls in the view, stored and sent, and the number of messages at which they were found.
         self._call_ids: tuple[int, list[tuple[str, str]]] = -1, []
@@ -139,6 +144,8 @@ class Ledger(Turns):
 
     def _apply_format(self, entry: Entry) -> None:
         self.format_name = self.format_name or str(entry["name"])
+        if (requester := entry.get("requester")) and requester not in self.requesters:
+            self.requesters = [*self.requesters, str(requester)]
 
     def _apply_state(self, entry: Entry) -> None:
         name = entry["plugin"]
@@ -181,7 +188,7 @@ class Ledger(Turns):
             place = int(number)
             if 0 <= place < len(self.records):
                 self.records.own_marks(self.records[place]).labels = frozenset(map(str, labels))
-        self.records.labels = {row.labels for row in self.records}
+        self.records.forget_labels()
 
     def _apply_began(self, entry: Entry) -> None:
         self.effects.begin(entry)
@@ -237,7 +244,7 @@ class Ledger(Turns):
         for form in map(schema.fingerprint, forms):
             if form not in before:
                 before.add(form)
-                self.lookup.shown_forms.append((form, position))
+                self.shown_forms.append((form, position))
 
     def _trimmed(self, position: int) -> Message:
         message, message_format = self.messages[position], self.need_format()
@@ -278,6 +285,15 @@ class Ledger(Turns):
     def last_hash(self, count: int) -> str | None:
         """The fingerprint of the last of the first `count` stored messages; None where there is none."""
         return schema.fingerprint(self.messages[count - 1]) if 0 < count <= self.count else None
+
+    @property
+    def lookup(self) -> Lookup:
+        """Finds stored messages by what they are."""
+        if self._lookup is None:
+            from hooksdk._transcript.lookup import Lookup  # most hosts keep no list of their own
+
+            self._lookup = Lookup(self, self.shown_forms, self._is_reason)
+        return self._lookup
 
     def _is_reason(self, text: str) -> bool:
         reasons = self.states.get(REASONS, {})

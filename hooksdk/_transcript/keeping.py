@@ -21,6 +21,7 @@ _PLAIN_STATE = (
     "upto",
     "base",
     "format_name",
+    "requesters",
     "trim_count",
     "states",
     "unlabelled",
@@ -39,7 +40,7 @@ def state_of(ledger: Ledger) -> dict[str, Any] | None:
         "loose_ends": ledger.loose_ends.dump(),
         "slots": [[slot.row, slot.record.number] for slot in ledger.slots if slot.record],
         "unanswered": [*ledger.unanswered.values()],
-        "results": len(ledger.records),
+        "results": ledger.results,
         "handle_ids": sorted(ledger.records.handle_ids),
         "labels": sorted(map(sorted, ledger.records.labels)),
         "trimmed": sorted(ledger.trimmed_messages),
@@ -60,10 +61,11 @@ def restore(
     for name in _PLAIN_STATE:
         setattr(ledger, name, state[name])
     ledger.entries = rows
+    ledger.count, ledger.results = count, int(state["results"])
     ledger.rows.begin_after(count, rows)
-    ledger.records.begin_after(int(state["results"]), rows)
-    ledger.records.handle_ids = set(state["handle_ids"])
-    ledger.records.labels = {frozenset(map(str, labels)) for labels in state["labels"]}
+    ledger.records.begin_after(ledger.results, rows)
+    labels = [frozenset(map(str, each)) for each in state["labels"]]
+    ledger.records.begin_with(state["handle_ids"], labels)
     ledger.loose_ends.load(state["loose_ends"])
     ledger.unanswered = {row.id: row for row in map(CallRow.load, state["unanswered"])}
     for order, (row, number) in enumerate(state["slots"]):

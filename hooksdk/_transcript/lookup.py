@@ -25,11 +25,11 @@ class Lookup:
         shown_count: The number of those that it has.
     """
 
-    def __init__(self, turns: Turns, is_reason: Callable[[str], bool]) -> None:
+    def __init__(self, turns: Turns, shown_forms: list[tuple[str, int]], is_reason: Callable[[str], bool]) -> None:
         """`is_reason` says of a text in the user's place whether no user has written it."""
         self._turns = turns
         self._is_reason = is_reason
-        self.shown_forms: list[tuple[str, int]] = []
+        self.shown_forms = shown_forms
         self.shown_count = 0
         self.forget()
 

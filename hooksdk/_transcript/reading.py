@@ -12,7 +12,6 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe, in_thread
 from hooksdk._transcript.encoding import Entry, encode
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.keeping import note_stored, restore, state_of, unstored
 from hooksdk._transcript.messages import Messages, MessageSource
 from hooksdk._transcript.rows import ROWS_VERSION
 from hooksdk._transcript.storage import (
@@ -67,6 +66,8 @@ def _replay(
 
 def _restore(log: RowLog, stored: SessionState, message_format: MessageFormat | None) -> Ledger | None:
     """The ledger by its rows; None where they are of no use to this version or this format."""
+    from hooksdk._transcript.keeping import restore  # a store in memory keeps no state
+
     try:
         state = json.loads(stored.state)
         form = get_format(state["format"]) if state["format"] in FORMATS else None
@@ -89,11 +90,13 @@ def _parsed(lines: Sequence[bytes]) -> Iterator[tuple[Message, int]]:
 
 async def keep_state(log: SessionLog, ledger: Ledger) -> None:
     """Let the log keep what the next opening needs, if that is worth it."""
-    if not isinstance(log, RowLog) or not _is_ours(ledger.format):
+    if not isinstance(log, RowLog):
         return
     is_long_ago = ledger.upto > ledger.kept_upto and ledger.rows.stored  # the next opening would read an older view
-    if not (log.state_is_due or is_long_ago):
+    if not (log.state_is_due or is_long_ago) or not _is_ours(ledger.format):
         return
+    from hooksdk._transcript.keeping import note_stored, state_of, unstored
+
     state = state_of(ledger)
     if state is None:
         return

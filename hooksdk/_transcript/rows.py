@@ -175,12 +175,12 @@ class ResultRow:
     def __hash__(self) -> int:
         return hash((self.number, self.argument_name))
 
-    def take_call(self, call: CallRow) -> None:
-        """Note the call that it is the first to answer."""
-        self.call = call
-        for name, characters, tokens in call.arguments:
-            row = ResultRow(self.number, call.position, -1, self.call_id, self.turn, characters, tokens, call=call)
-            row.argument_name = name
+    def add_arguments(self) -> None:
+        """Add the long arguments of its call, which it is the first to answer."""
+        assert self.call is not None
+        for name, characters, tokens in self.call.arguments:
+            row = ResultRow(self.number, self.call.position, -1, self.call_id, self.turn, characters, tokens)
+            row.call, row.argument_name = self.call, name
             self.arguments.append(row)
 
     @property
@@ -243,7 +243,7 @@ class ResultRow:
         if call is not None:
             own.call = CallRow.load(call)
             if arguments is not None:
-                own.take_call(own.call)
+                own.add_arguments()
                 for argument in own.arguments:
                     argument.marks = Marks.load(arguments[argument.argument_name])
         return own

@@ -23,7 +23,7 @@ from hooksdk._transcript.encoding import EncodedMessage, Entry, as_stored, encod
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.pairing import MismatchError
 from hooksdk._transcript.reading import MANY_VOID, keep_state, read_ledger, shorten_journal
-from hooksdk._transcript.storage import SessionLog, as_store_errors
+from hooksdk._transcript.storage import RowLog, SessionLog, as_store_errors
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.errors import HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
@@ -99,6 +99,7 @@ class Stored:
         self.existed = log.existed
         self.volatile: bool = getattr(log, "volatile", False)
         self._log = log
+        self._keeps_rows = isinstance(log, RowLog)
         self._where = f"session '{session_id}'"
         self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
         self._ledger = Ledger(None)
@@ -179,7 +180,8 @@ class Stored:
             await self._write(self._log.append_messages(ready))
             for message in ready:
                 self._ledger.add(message)
-            await keep_state(self._log, self._ledger)
+            if self._keeps_rows:
+                await keep_state(self._log, self._ledger)
 
     # Calls that may take effect, between their judgement and their result
 

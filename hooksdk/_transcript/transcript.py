@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar, final
 
 from hooksdk import schema
@@ -63,14 +63,15 @@ class Transcript(Stored):
         return self.format
 
     @alone
-    async def use_format(
-        self, message_format: MessageFormat, *, model: str | None = None, folder: str | None = None
-    ) -> None:
-        """Declare the session's format. It stays the same for good: another one is a `ConfigError`. The first run's
-        model and folder are stored with it, for whoever lists sessions."""
+    async def use_format(self, message_format: MessageFormat, began: Mapping[str, str | None] | None = None) -> None:
+        """Declare the session's format. It stays the same for good: another one is a `ConfigError`. What the first run
+        `began` with is stored with it, for whoever lists sessions, and each further requester, for whoever erases what
+        is stored of a person."""
+        told = {key: value for key, value in (began or {}).items() if value}
         if (name := self._ledger.format_name) is None:
-            began = {key: value for key, value in (("model", model), ("folder", folder)) if value}
-            await self._journal({"kind": "format", "name": message_format.name, **began})
+            await self._journal({"kind": "format", "name": message_format.name, **told})
+        elif name == message_format.name and told.get("requester", "") not in ("", *self._ledger.requesters):
+            await self._journal({"kind": "format", "name": name, "requester": told["requester"]})
         elif name != message_format.name:
             problem = f"session '{self.session_id}' is kept in '{name}', so '{message_format.name}' cannot be used"
             raise ConfigError("format", (f"{problem}. Run it with format='{name}', or take another session id",))

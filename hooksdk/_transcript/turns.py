@@ -4,7 +4,7 @@ message and each result. A pure function of the messages."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hooksdk import schema
@@ -18,8 +18,7 @@ from hooksdk._transcript.encoding import (
     summary_of,
 )
 from hooksdk._transcript.loose_ends import LooseEnds, is_loose_end
-from hooksdk._transcript.messages import Messages
-from hooksdk._transcript.row_lists import ResultRows, Rows
+from hooksdk._transcript.messages import Messages, ResultRows, Rows
 from hooksdk._transcript.rows import (
     LOOSE,
     OTHER,
@@ -75,13 +74,11 @@ class Slot:
     by_run: bool = False
     known_call: ToolCall | None = None
 
-    @property
-    def id(self) -> str:
-        return self.row.id
+    id: str = field(init=False)
+    name: str = field(init=False)
 
-    @property
-    def name(self) -> str:
-        return self.row.name
+    def __post_init__(self) -> None:
+        self.id, self.name = self.row.id, self.row.name
 
     @property
     def call(self) -> ToolCall:
@@ -101,6 +98,8 @@ class Turns:
     """The turns of a conversation. Without a format the messages are kept, and nothing is known of them.
 
     Attributes:
+        count: The number of messages.
+        results: The number of their results.
         in_session: False for a plain list: no tool gets a result of it back whole.
         upto: The number of messages at the beginning that a compaction stands for.
         unanswered: By id: the calls of earlier replies that have no result.
@@ -115,6 +114,8 @@ class Turns:
         self.records = ResultRows()
         self.slots: list[Slot] = []
         self.orphans: list[Orphan] = []
+        self.count = 0
+        self.results = 0
         self.unanswered: dict[str, CallRow] = {}
         self.upto = 0
         self.replies = 0
@@ -131,11 +132,6 @@ class Turns:
         return self.format
 
     # Messages
-
-    @property
-    def count(self) -> int:
-        """The number of messages."""
-        return len(self.rows)
 
     def add(self, message: Message, size: int = 0) -> None:
         """Add a stored message, of so many bytes."""
@@ -164,8 +160,9 @@ class Turns:
                 self.first_user = position
         if parts.results:
             self._take_results(position, parts.results)
-        self.rows.append(MessageRow(kind, self.replies, len(self.records)))
+        self.rows.newest.append(MessageRow(kind, self.replies, self.results))
         self.last_kind = kind
+        self.count += 1
 
     def _open_calls(self, position: int, calls: Sequence[ToolCall]) -> None:
         for index, call in enumerate(calls):
@@ -183,15 +180,18 @@ class Turns:
         for index, (call_id, result) in enumerate(zip(ids, results, strict=True)):
             slot = next((slot for slot in self.slots if slot.record is None and slot.id == call_id), None)
             size = size_of(result.content)
-            row = ResultRow(len(self.records), position, index, call_id, self.replies, size.characters, size.tokens)
+            row = ResultRow(self.results, position, index, call_id, self.replies, size.characters, size.tokens)
             row.is_error, row.refusal = result.is_error, result.why_not
             if slot is not None:
-                row.take_call(slot.row)
+                row.call = slot.row
+                if slot.row.arguments:
+                    row.add_arguments()
                 row.marks = slot.marks or row.marks
                 slot.record = row
             else:
                 row.call = self._late_call(call_id)
-            self.records.append(row)
+            self.records.newest.append(row)
+            self.results += 1
 
     def _late_call(self, call_id: str) -> CallRow | None:
         """The call of a result that answers none of the newest reply's open calls."""

@@ -61,7 +61,7 @@ async def open_host(
     """A host of the project, until `stack` closes. Its changes in the store end with the command. `records` is for
     tools that really run: only then the host writes the audit's chain, which stays."""
     config = config if records else without_records(config)
-    store = ThrowawayStore(open_store(config.store))
+    store = ThrowawayStore(open_store(config.store, config.sessions))
     stack.push_async_callback(store.aclose)
     host = Host(plugins, store=store, config=config, folder=project, approver=approver)
     return await stack.enter_async_context(host)

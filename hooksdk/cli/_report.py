@@ -28,13 +28,14 @@ from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.listing import requests_of
 from hooksdk.cli._sessions.look import Damaged, place_of, read_as_sent, with_session
 from hooksdk.cli._traces import configured_files, session_records
-from hooksdk.costs import PriceList
+from hooksdk.costs import PriceList, requests_in
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
 from hooksdk.histories import HistoryError
 from hooksdk.host import Plugin, load_plugins
 from hooksdk.report import NoTrace, Report, StoredSession, build, is_page, read_trace, render
 from hooksdk.rules import Rules
 from hooksdk.stores import Store
+from hooksdk.stores.upkeep import named_in, read_old_session
 from hooksdk.trimming import list_results
 
 report_app = typer.Typer(add_completion=False)
@@ -134,7 +135,7 @@ def _read_source(options: ReportOptions) -> _Input:
     path = Path(options.source).expanduser()
     if path.is_file():
         if path.name.endswith(_PARTS_OF_SESSION):
-            return _read_session(options.project, str(path.absolute().parent), _session_of(path))
+            return _read_exported(path)
         return _read_file(path)
     try:
         return _read_session(options.project, options.store, options.source)
@@ -145,16 +146,27 @@ def _read_source(options: ReportOptions) -> _Input:
         raise
 
 
-def _session_of(path: Path) -> str:
-    """The session that this file is a part of, as its journal names it."""
+def _read_exported(path: Path) -> _Input:
+    """The session that this file is a part of, with the sub-agents' that lie beside it."""
     journal = path.with_name(re.sub(r"\.(messages|journal)\.jsonl$", ".journal.jsonl", path.name))
-    try:
-        with journal.open(encoding="utf-8") as file:
-            header: Any = json.loads(file.readline())
-        return str(header["session"])
-    except (OSError, ValueError, TypeError, KeyError):
+    if (session_id := named_in(journal)) is None:
         problem = f"{printable(str(journal))} does not name the session that it belongs to"
-        raise CommandProblem(f"{problem}. `hooksdk sessions doctor` says what can be done") from None
+        raise CommandProblem(f"{problem}. Export the session again, or import what is left: hooksdk sessions import")
+    below = [
+        one for one in journal.parent.glob("*.journal.jsonl") if (named_in(one) or "").startswith(f"{session_id}/")
+    ]
+    try:
+        whole, *others = map(read_old_session, [journal, *sorted(below)])
+    except StoreError as error:
+        raise Damaged(str(error)) from error
+    stored = StoredSession(
+        session_id=session_id,
+        messages=list(map(json.loads, whole.messages)),
+        journal=list(map(json.loads, whole.journal)),
+        subagents=[one for other in others for one in requests_in(list(map(json.loads, other.journal)))],
+    )
+    told = f"session {session_id} in {journal.parent}, {counted(len(stored.messages), 'message')}"
+    return _Input(name=session_id, sessions=(stored,), sources=[told], is_stored=True)
 
 
 def _read_session(project: Path, place: str | None, typed: str) -> _Input:

@@ -50,7 +50,8 @@ class Project:
         self._group, self._shadow = group, shadow
         self._rules = RulesInForce(folder, self._host)
         # Opened here, since it outlives each host.
-        self._store = open_store(self._rules.config.store or "jsonl")
+        config = self._rules.config
+        self._store = open_store(config.store or "jsonl", config.sessions)
         self._open: tuple[Host, anyio.Event, anyio.Event] | None = None
         self._sessions: dict[str, AgentSession] = {}
         # Keys of sessions whose run is resumed when their agent comes back.

@@ -6,6 +6,7 @@ Status: stable.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,20 +54,24 @@ if not TYPE_CHECKING:
         return sorted({*globals(), *_PLACES})
 
 
-def open_store(spec: str | PathLike[str] | None) -> Store:
+def open_store(spec: str | PathLike[str] | None, sessions: Mapping[str, Any] | None = None) -> Store:
     """The store that a configuration names: `memory` (also where it names none), `jsonl` for the user's state folder,
     `jsonl:FOLDER`, `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. A `Path` is a folder, too; the file in it is
-    `hooksdk.db`. Raises `ConfigError`."""
+    `hooksdk.db`. `sessions` is `[sessions]` of the configuration, of which `key` encrypts; without it the variable
+    HOOKSDK_SESSIONS_KEY does, if it is set. Raises `ConfigError`."""
     if spec is None or spec == "memory":
         return MemoryStore()
+    from hooksdk.stores._sealing import keys_for
     from hooksdk.stores.sql import SqlStore
 
+    keys = keys_for((sessions or {}).get("key"))
     if isinstance(spec, PathLike):
-        return SqlStore(spec)
+        return SqlStore(spec, keys=keys)
     try:
         kind, place = split_store(spec)
     except ValueError as error:
         raise ConfigError("store", (str(error),)) from None
     if kind == "jsonl":
-        return SqlStore(Path(place)) if place else SqlStore(state_folder(), old_files=state_folder() / "sessions")
-    return SqlStore(spec)
+        old_files = None if place else state_folder() / "sessions"
+        return SqlStore(Path(place) if place else state_folder(), old_files=old_files, keys=keys)
+    return SqlStore(spec, keys=keys)

@@ -104,16 +104,17 @@ def read_encoded(
 
 
 def read_chain(
-    transaction: Transaction, table: Table, session_id: str, start: int, stop: int, seal: Seal = PLAIN
+    transaction: Transaction, table: Table, session_id: str, start: int, stop: int, seal: Seal | None = PLAIN
 ) -> list[bytes]:
-    """The bodies from `start` to before `stop`, each of which fits its hash. Raises `StoreError`."""
+    """The bodies from `start` to before `stop`, each of which fits its hash; as they are stored with no seal at all.
+    Raises `StoreError`."""
     lines: list[bytes] = []
     row: dict[str, Any] = {"id": session_key(session_id), "stop": stop, "limit": PAGE}
     before = hash_before(transaction, table, row, start)
     while (expected := start + len(lines)) < stop:
         rows = transaction.execute(table.select, {**row, "start": expected}).fetchall()
         if before is None or not rows:
-            raise damage(table, session_id, expected if rows else expected - 1, "this row is missing")
+            raise damage(table, session_id, expected - (before is None), "this row is missing")
         for number, (position, body, stored_hash) in enumerate(rows, expected):
             if position != number:
                 raise damage(table, session_id, number, f"this row is missing; the next is {position}")
@@ -121,7 +122,7 @@ def read_chain(
             if before != bytes(stored_hash):
                 raise damage(table, session_id, position, "this row was changed by somebody else, or the one before it")
             try:
-                lines.append(seal.open(body, row["id"], table.name, position).encode())
+                lines.append((seal.open(body, row["id"], table.name, position) if seal else body).encode())
             except StoreError as error:
                 raise damage(table, session_id, position, error.problem) from error
     return lines

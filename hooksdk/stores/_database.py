@@ -15,8 +15,7 @@ import anyio
 
 from hooksdk.errors import StoreError
 from hooksdk.stores._sealing import PLAIN, Seal
-from hooksdk.stores._tables import VERSION, migrate
-from hooksdk.stores._transaction import Run, Transaction
+from hooksdk.stores._transaction import VERSION, Run, Transaction
 from hooksdk.tasks import in_thread, run_shielded
 
 T = TypeVar("T")
@@ -63,6 +62,10 @@ class Driver(Protocol):
 
     def is_away(self, error: Exception) -> bool:
         """True for a server that goes down or starts, and for a connection that was lost."""
+        ...
+
+    def scrub(self) -> str:
+        """Overwrite in the files what was deleted. Answers why some of it is still there; empty where none is."""
         ...
 
     def close(self) -> None:
@@ -112,6 +115,11 @@ class Database:
                 raise
             raise StoreError(self.where, problem) from error
 
+    async def scrub(self) -> str:
+        """Overwrite in the database's files what was deleted. Answers why some of it is still there; empty where none
+        is. Raises `StoreError`."""
+        return await self.work(lambda _run: self._driver.scrub())
+
     def _run(self, step: Callable[[Transaction], Any]) -> Any:
         return self._driver.run(step, writes=True, patient=True)
 
@@ -139,6 +147,8 @@ class Database:
         """Make what is missing: the file, the tables, and what newer versions added to them."""
         version = self._driver.version()
         if version < VERSION:
+            from hooksdk.stores._tables import migrate  # most processes find the tables as they should be
+
             version = self._driver.run(migrate, writes=True, patient=True)
         if version > VERSION:
             problem = f"its tables were made by a newer hooksdk (version {version}, known up to {VERSION})"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
 from hooksdk.errors import SessionBusy, StoreError
+from hooksdk.stores import _digests
 from hooksdk.stores._chains import JOURNAL, MESSAGES, End, chained, named_ends
 from hooksdk.stores._hashes import digest, session_key
 from hooksdk.stores._names import file_name
@@ -108,7 +109,9 @@ def read_old_session(journal: Path) -> OldSession:
         for number, line in enumerate(each, 1):
             parse_line(path, line, number)
     fingerprint = hashlib.sha256(data[0]).hexdigest()
-    token = _token(journal.with_name(journal.name.replace(".journal.jsonl", ".lock")))
+    header = parse_line(journal, entries[0], 1)  # an exported one says more
+    token = header.get("token") or _token(journal.with_name(journal.name.replace(".journal.jsonl", ".lock")))
+    changed = header.get("changed", changed)
     return OldSession(session_id, lines, entries[1:], token, changed, fingerprint)
 
 
@@ -227,6 +230,15 @@ def _insert(transaction: Transaction, path: Path, session: OldSession, seal: Sea
     before = _taken_before(transaction, path)
     if before is not None:  # and the process died before it moved the files
         return before == session.fingerprint
+    if not insert_session(transaction, session, seal):
+        logger.warning("%s is not taken over: the database has another session '%s'", path, session.session_id)
+        return False
+    _note_taken(transaction, path, session.fingerprint)
+    return True
+
+
+def insert_session(transaction: Transaction, session: OldSession, seal: Seal) -> bool:
+    """Store a session; False where there is one of this id already."""
     row: dict[str, Any] = {"id": session_key(session.session_id), "name": json.dumps(session.session_id)}
     parts = [
         (MESSAGES, *chained(row["id"], MESSAGES, End(), session.messages, [{} for _ in session.messages], seal)),
@@ -234,12 +246,11 @@ def _insert(transaction: Transaction, path: Path, session: OldSession, seal: Sea
     ]
     row |= {"token": session.token, "changed": session.changed, **named_ends({table: end for table, _, end in parts})}
     if not transaction.execute(INSERT_SESSION, row).rowcount:
-        logger.warning("%s is not taken over: the database has another session '%s'", path, session.session_id)
         return False
+    _digests.note_session(transaction, row["name"], 1)
     for table, rows, _ in parts:
         if rows:
             transaction.execute(table.insert, rows)
-    _note_taken(transaction, path, session.fingerprint)
     return True
 
 
@@ -261,9 +272,15 @@ def _insert_values(
 
 
 def _insert_value(transaction: Transaction, space: str, key: str, value: str, seal: Seal = PLAIN) -> None:
-    row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
-    row["body"] = body = seal.close(value, "value", row["space"], row["key"])
-    transaction.execute(INSERT_VALUE, {**row, "hash": digest(row["space"], row["key"], body)})
+    where = file_name(space), file_name(key)
+    insert_value(transaction, *where, json.dumps(key), seal.close(value, "value", *where))
+
+
+def insert_value(transaction: Transaction, space: str, key: str, name: str, body: str) -> None:
+    """Store the row of a value, unless there is one already."""
+    row: dict[str, Any] = {"space": space, "key": key, "name": name, "body": body, "hash": digest(space, key, body)}
+    if transaction.execute(INSERT_VALUE, row).rowcount:
+        _digests.note_value(transaction, space, key, None, row["hash"])
 
 
 def _taken_before(transaction: Transaction, path: Path) -> str | None:

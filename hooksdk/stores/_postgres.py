@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, TypeVar, cast, final
@@ -21,6 +23,12 @@ T = TypeVar("T")
 MOST_CONNECTIONS = 10
 # How long one try waits for a connection: a server that restarts is back by then.
 WAIT_SECONDS = 30.0
+TABLES = r"""
+SELECT oid::regclass::text FROM pg_class
+WHERE relkind = 'r' AND relname LIKE 'hooksdk\_%' AND pg_table_is_visible(oid) ORDER BY 1"""
+# How often a table that others use is tried to be written anew, and the seconds in between.
+SCRUBS = 20
+SCRUB_PAUSE = 0.1
 
 
 class _Transaction:
@@ -135,6 +143,29 @@ class PostgresDriver:
         if is_away and self._pool is not None:
             self._pool.check()  # the other idle ones are lost, too
         return is_away
+
+    def scrub(self) -> str:
+        """Write the tables anew: a plain VACUUM frees the room of what was deleted, and leaves the words in it. A table
+        that others use is tried a few times, and nobody waits in line behind this."""
+        told: list[tuple[str, str]] = []
+        with self._connect() as connection:
+            # A notice is of no use after its handler.
+            connection.add_notice_handler(
+                lambda one: told.append((one.message_detail or "", one.message_primary or ""))
+            )
+            for (table,) in connection.execute(TABLES).fetchall():
+                left = ""
+                for number in range(SCRUBS):
+                    told.clear()
+                    connection.execute(cast("Any", f"VACUUM (FULL, SKIP_LOCKED, VERBOSE) {table}"))
+                    # What was done has a detail, which begins with the number of deleted rows that somebody still sees.
+                    left = next((detail for detail, _ in told if detail), "")
+                    if re.match(r"\D*0 ", left) or (left and number > 1):
+                        break
+                    time.sleep(SCRUB_PAUSE)
+                if not re.match(r"\D*0 ", left):
+                    return f"{table} could not be written anew: {(left or told[-1][1]).partition(chr(10))[0]}"
+        return ""
 
     def close(self) -> None:
         """Close all connections."""

@@ -21,6 +21,8 @@ from hooksdk.stores._hashes import tag_of
 # Bytes of a key, and of the number that AES-GCM uses once.
 KEY_BYTES = 32
 NONCE_BYTES = 12
+# The variable that holds the keys where the configuration names no other place.
+VARIABLE = "HOOKSDK_SESSIONS_KEY"
 SEALED = re.compile(r"~([0-9a-f]{8}):")
 
 
@@ -116,6 +118,35 @@ PLAIN = Plain()
 def seal_of(keys: Sequence[bytes]) -> Seal:
     """How texts are stored with these keys, the first of which encrypts; plain with none. Raises `ConfigError`."""
     return Sealed(keys) if keys else PLAIN
+
+
+def keys_for(source: str | None) -> list[bytes]:
+    """The keys that `env:NAME` or `keyring:NAME` names; without a source those of HOOKSDK_SESSIONS_KEY, if it is set.
+    Raises `ConfigError`."""
+    if source is None:
+        text = os.environ.get(VARIABLE, "")
+        return read_keys(text, f"the variable {VARIABLE}") if text.strip() else []
+    kind, _, name = source.partition(":")
+    if kind == "env":
+        text, where = os.environ.get(name, ""), f"the variable {name}"
+    else:
+        try:
+            import keyring
+
+            text = keyring.get_password("hooksdk sessions", name) or ""
+        except Exception as error:
+            raise ConfigError("sessions.key", (f"the system's keyring cannot be read: {error}",)) from error
+        where = f"the keyring's entry '{name}' of the service 'hooksdk sessions'"
+    if not text.strip():
+        raise ConfigError("sessions.key", (f"{where} is not set, so no session can be read or written",))
+    return read_keys(text, where)
+
+
+def check_source(value: object) -> str:
+    """The setting `[sessions] key`. Raises `ValueError`."""
+    if isinstance(value, str) and re.fullmatch(r"(env|keyring):\S+", value):
+        return value
+    raise ValueError("'sessions.key': expected where the key is, not the key itself: 'env:NAME' or 'keyring:NAME'")
 
 
 def read_keys(text: str, where: str) -> list[bytes]:

@@ -7,6 +7,7 @@ and the hash of the newest: what somebody else has changed is found when it is r
 # ruff: noqa: S608 - the tables' names are fixed
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ import anyio
 
 from hooksdk.errors import HookSDKError, SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
-from hooksdk.stores import _holders
+from hooksdk.stores import _digests, _holders
 from hooksdk.stores._chains import (
     JOURNAL,
     MESSAGES,
@@ -52,6 +53,8 @@ UPDATE hooksdk_sessions SET expires = {{now}} + :lease, changed = {{now}}, {ENDS
 WHERE id = :id AND token = :token AND holder = :holder AND messages = :old_messages
 AND messages_hash = :old_messages_hash AND journal = :old_journal AND journal_hash = :old_journal_hash"""
 SETTLE = f"UPDATE hooksdk_sessions SET {ENDS} WHERE id = :id"
+DELETE = [f"DELETE FROM hooksdk_{name} WHERE session = :id" for name in ("messages", "journal", "rows", "states")]
+DELETE.append("DELETE FROM hooksdk_sessions WHERE id = :id")
 RELEASE = """
 UPDATE hooksdk_sessions SET expires = NULL, holder = NULL WHERE id = :id AND token = :token AND holder = :holder"""
 
@@ -287,6 +290,16 @@ class SqlLog(KeptRows):
             stored = transaction.execute(table.end, self.row).fetchone()[0]
             if stored != end.length:
                 self._changed(f"the {table.name} end at {stored}")
+
+    async def delete(self) -> None:
+        """Remove the session for good, under the lease. Raises `SessionBusy` where that is another's now."""
+
+        def remove(transaction: Transaction) -> None:
+            deleted = [transaction.execute(statement, self.row).rowcount for statement in DELETE]
+            if deleted[-1] > 0:
+                _digests.note_session(transaction, json.dumps(self.session_id), -1)
+
+        await self._hold(remove)
 
     async def verify(self) -> None:
         """Raise `SessionBusy` when the lease is another's now, and `TranscriptChanged` when rows were added or cut

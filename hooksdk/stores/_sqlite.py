@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, final
 
@@ -18,6 +18,8 @@ from hooksdk.stores._transaction import Cursor, Parameters, Transaction
 
 T = TypeVar("T")
 
+# The version of the file's own: from it on, none of its connections has left what was removed in it.
+SCRUBBED = 4
 # Steps that share one commit at most.
 SHARED = 64
 
@@ -86,6 +88,7 @@ class SqliteDriver:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA secure_delete = ON")  # what is removed, or replaced, becomes zeros
         except BaseException:
             connection.close()
             raise
@@ -167,6 +170,21 @@ class SqliteDriver:
     def is_away(self, error: Exception) -> bool:  # noqa: ARG002
         """Never: a file is there, or is made."""
         return False
+
+    def scrub(self) -> str:
+        """Move all that is committed from the log beside the file into the file, and empty the log. Before the first
+        time the file is written anew: an earlier version may have left in it what it removed."""
+        try:
+            with closing(self._connect()) as connection:
+                if connection.execute("PRAGMA user_version").fetchone()[0] < SCRUBBED:
+                    connection.execute("VACUUM")
+                    connection.execute(f"PRAGMA user_version = {SCRUBBED}")
+                is_busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        except sqlite3.Error as error:
+            if not self.passes(error):
+                raise
+            is_busy = True
+        return "somebody reads from the database, or writes it, at this moment" if is_busy else ""
 
     def close(self) -> None:
         """Close all connections."""

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hooksdk.stores import _digests
 from hooksdk.stores._hashes import NO_ROWS, chain, digest, session_key
-
-if TYPE_CHECKING:
-    from hooksdk.stores._transaction import Transaction
-
-VERSION = 4
+from hooksdk.stores._transaction import VERSION, Transaction
 
 TABLES = (
     """CREATE TABLE hooksdk_sessions (
@@ -40,6 +37,7 @@ TABLES = (
     """CREATE TABLE hooksdk_values (
         space TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, hash BYTEA NOT NULL,
         PRIMARY KEY (space, key))""",
+    _digests.TABLE,
 )
 # Rows that are copied at a time.
 PAGE = 5_000
@@ -85,6 +83,7 @@ def _add_hashes(transaction: Transaction) -> None:
             :id, :name, :token, :holder, :expires, :changed, :messages, :messages_hash, :journal, :journal_hash)""",
             row,
         )
+        _digests.note_session(transaction, name, 1)
     values = transaction.execute("SELECT space, key, name, body FROM hooksdk_old_values").fetchall()
     rows = [
         {"space": space, "key": key, "name": name, "body": body, "hash": digest(space, key, body)}
@@ -92,6 +91,8 @@ def _add_hashes(transaction: Transaction) -> None:
     ]
     if rows:
         transaction.execute("INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash)", rows)
+    for row in rows:
+        _digests.note_value(transaction, row["space"], row["key"], None, row["hash"])
 
 
 def _copy(transaction: Transaction, table: str, key: str, session: dict[str, Any]) -> tuple[int, bytes]:

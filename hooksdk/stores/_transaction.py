@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+# The version of the tables.
+VERSION = 4
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 

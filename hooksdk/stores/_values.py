@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from hooksdk.errors import StoreError
+from hooksdk.stores import _digests
 from hooksdk.stores._database import Database
 from hooksdk.stores._hashes import digest
 from hooksdk.stores._names import file_name
@@ -17,10 +18,8 @@ from hooksdk.transcript import encode_for, is_same
 
 T = TypeVar("T")
 
-SET_VALUE = """
-INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash)
-ON CONFLICT (space, key) DO UPDATE SET body = excluded.body, hash = excluded.hash"""
-ADD_VALUE = SET_VALUE.partition("DO UPDATE")[0] + "DO NOTHING"
+ADD_VALUE = """
+INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash) ON CONFLICT (space, key) DO NOTHING"""
 LOOK_AT_VALUE = "SELECT body, hash FROM hooksdk_values WHERE space = :space AND key = :key"
 REPLACE_VALUE = "UPDATE hooksdk_values SET body = :body, hash = :hash WHERE space = :space AND key = :key"
 OTHER_VALUES = "SELECT space, key FROM hooksdk_values WHERE body NOT LIKE :prefix LIMIT :limit"
@@ -32,26 +31,26 @@ DELETE_VALUE = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
 class SqlValues(Protocol):
     """The part of `SqlStore` that keeps values."""
 
-    _seal: Seal
+    seal: Seal
 
     def _open(self) -> Database: ...
-    async def _look(self, step: Callable[[Transaction], T], absent: T) -> T: ...
+    async def look(self, step: Callable[[Transaction], T], absent: T) -> T: ...
     async def _rows(self, statement: str, **parameters: object) -> Sequence[Any]: ...
     async def _is_absent(self) -> bool: ...
 
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
         """A stored value, a fresh copy."""
         row = {"space": file_name(space), "key": file_name(key)}
-        body = await self._look(functools.partial(_value_in, row=row, seal=self._seal), None)
+        body, _ = await self.look(functools.partial(_value_in, row=row, seal=self.seal), (None, None))
         return default if body is None else json.loads(body)
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value; durable when this returns."""
         row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
         text = encode_for(f"storage '{space}'", value).decode()
-        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
+        row["body"] = body = self.seal.close(text, "value", row["space"], row["key"])
         row["hash"] = digest(row["space"], row["key"], body)
-        await self._open().transaction(lambda transaction: transaction.execute(SET_VALUE, row))
+        await self._open().transaction(functools.partial(_put, row=row))
 
     async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
         """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this
@@ -60,13 +59,13 @@ class SqlValues(Protocol):
         place = f"storage '{space}'"
         row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
         text = encode_for(place, new).decode()
-        row["body"] = body = self._seal.close(text, "value", row["space"], row["key"])
+        row["body"] = body = self.seal.close(text, "value", row["space"], row["key"])
         row["hash"] = digest(row["space"], row["key"], body)
         begun = False
 
         def change(transaction: Transaction) -> bool:
             nonlocal begun
-            stored = _value_in(transaction, row, self._seal, alone=True)
+            stored, found = _value_in(transaction, row, self.seal, alone=True)
             if not is_same(place, None if stored is None else json.loads(stored), old):
                 if begun:  # by this, and its answer was lost, or by somebody else
                     raise StoreError(
@@ -76,27 +75,26 @@ class SqlValues(Protocol):
             if stored is None and new is None:
                 return True
             begun = True
-            statement = ADD_VALUE if stored is None else DELETE_VALUE if new is None else REPLACE_VALUE
-            return transaction.execute(statement, row).rowcount > 0
+            return _write(transaction, row if new is not None else {**row, "hash": None}, found)
 
         return await self._open().transaction(change)
 
     def rekey_values(self, transaction: Transaction) -> int:
         """Encrypt some values anew; answers how many."""
-        row = {"prefix": f"~{self._seal.key_id}:%", "limit": VALUES_AT_ONCE}
+        row = {"prefix": f"~{self.seal.key_id}:%", "limit": VALUES_AT_ONCE}
         found = transaction.execute(OTHER_VALUES, row).fetchall()
         for space, key in found:
             place: dict[str, Any] = {"space": space, "key": key}
-            text = _value_in(transaction, place, self._seal, alone=True)
-            body = self._seal.close(text or "null", "value", space, key)
-            transaction.execute(REPLACE_VALUE, {**place, "body": body, "hash": digest(space, key, body)})
+            text, old = _value_in(transaction, place, self.seal, alone=True)
+            body = self.seal.close(text or "null", "value", space, key)
+            _write(transaction, {**place, "body": body, "hash": digest(space, key, body)}, old)
         return len(found)
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
-        database, row = self._open(), {"space": file_name(space), "key": file_name(key)}
+        database, row = self._open(), {"space": file_name(space), "key": file_name(key), "hash": None}
         if not await self._is_absent():
-            await database.transaction(lambda transaction: transaction.execute(DELETE_VALUE, row))
+            await database.transaction(functools.partial(_put, row=row))
 
     async def list_keys(self, space: str) -> list[str]:
         """The keys of a space, sorted."""
@@ -104,8 +102,10 @@ class SqlValues(Protocol):
         return sorted(json.loads(name) for name in names)
 
 
-def _value_in(transaction: Transaction, row: dict[str, Any], seal: Seal, *, alone: bool = False) -> str | None:
-    """The JSON of a stored value; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
+def _value_in(
+    transaction: Transaction, row: dict[str, Any], seal: Seal, *, alone: bool = False
+) -> tuple[str | None, bytes | None]:
+    """The JSON of a stored value, and its hash; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
     for one that somebody else has changed."""
     found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}" if alone else LOOK_AT_VALUE, row).fetchone()
     if found is not None and digest(row["space"], row["key"], found[0]) != bytes(found[1]):
@@ -113,4 +113,25 @@ def _value_in(transaction: Transaction, row: dict[str, Any], seal: Seal, *, alon
         raise StoreError(
             where, "this row was changed by somebody else. Nothing was changed here; delete the value, or set it anew"
         )
-    return found and seal.open(found[0], "value", row["space"], row["key"])
+    if found is None:
+        return None, None
+    return seal.open(found[0], "value", row["space"], row["key"]), bytes(found[1])
+
+
+def _put(transaction: Transaction, row: dict[str, Any]) -> None:
+    """Store a value, whatever was there; remove it where its new hash is None."""
+    while True:
+        found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}", row).fetchone()
+        if (found is None and row["hash"] is None) or _write(transaction, row, found and bytes(found[1])):
+            return
+
+
+def _write(transaction: Transaction, row: dict[str, Any], old: bytes | None) -> bool:
+    """Put a value in the place of the one with the hash `old`, which nobody else changes meanwhile. False where another
+    worker has stored a first one."""
+    new = row["hash"]
+    statement = DELETE_VALUE if new is None else ADD_VALUE if old is None else REPLACE_VALUE
+    if transaction.execute(statement, row).rowcount < 1:
+        return False
+    _digests.note_value(transaction, row["space"], row["key"], old, new)
+    return True

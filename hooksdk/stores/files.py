@@ -11,10 +11,22 @@ from pathlib import Path
 
 from hooksdk.errors import StoreError
 
-__all__ = ["BINARY", "advice_for", "replace_file", "sync", "sync_directory", "with_advice", "write_all"]
+__all__ = [
+    "BINARY",
+    "advice_for",
+    "network_file_system",
+    "replace_file",
+    "sync",
+    "sync_directory",
+    "with_advice",
+    "write_all",
+]
 
 BINARY: int = getattr(os, "O_BINARY", 0)
 """A flag of `os.open` that keeps bytes as they are on Windows; 0 elsewhere."""
+NETWORK = {
+    "afs", "beegfs", "ceph", "cifs", "gcsfuse", "glusterfs", "lustre", "nfs", "nfs4", "rclone", "s3fs", "smb3", "smbfs", "sshfs",
+}  # fmt: skip
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
@@ -62,6 +74,23 @@ def advice_for(error: Exception) -> str:
     }
     number = error.errno if isinstance(error, OSError) else None
     return advice.get(number or 0, "")
+
+
+def network_file_system(path: Path, mounts: Path = Path("/proc/mounts")) -> str:
+    """The kind of the network file system on which a file is, such as `nfs4`; empty for a local one, and where the
+    system does not tell."""
+    try:
+        lines = [line.split() for line in mounts.read_text(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    place = path.resolve()
+    # A blank in a folder's name is written in octal (fstab(5)). What is mounted later covers what was before.
+    points = [(Path(line[1].replace("\\040", " ")), line[2]) for line in lines if len(line) > 2]
+    depth, kind = 0, ""
+    for point, its_kind in points:
+        if len(point.parts) >= depth and place.is_relative_to(point):
+            depth, kind = len(point.parts), its_kind
+    return kind if kind.removeprefix("fuse.") in NETWORK else ""
 
 
 def sync_directory(path: Path) -> None:

@@ -23,14 +23,14 @@ import anyio
 from hooksdk.config import split_store, without_password
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
-from hooksdk.stores import _holders
+from hooksdk.stores import _digests, _holders
 from hooksdk.stores._chains import ends_in, read_session
 from hooksdk.stores._database import Database, Driver
 from hooksdk.stores._hashes import NO_ROWS, session_key
-from hooksdk.stores._old_files import journal_of, old_files, take_over, take_over_session
+from hooksdk.stores._names import file_name
 from hooksdk.stores._sealing import Seal, seal_of
 from hooksdk.stores._sql_log import RENEW, SqlLog
-from hooksdk.stores._transaction import Transaction
+from hooksdk.stores._transaction import Run, Transaction
 from hooksdk.stores._values import SqlValues
 from hooksdk.stores.summaries import FIRST_ENTRIES, FIRST_MESSAGES
 from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task
@@ -61,8 +61,6 @@ UPDATE hooksdk_sessions SET token = token + 1, holder = :holder, expires = {now}
 FROM picked WHERE hooksdk_sessions.id = picked.id RETURNING hooksdk_sessions.name"""
 HELD = """
 SELECT name, holder, expires > {now} FROM hooksdk_sessions WHERE expires IS NOT NULL AND substr(name, 1, :length) = :beginning"""
-DELETE = [f"DELETE FROM hooksdk_{name} WHERE session = :id" for name in ("messages", "journal", "rows", "states")]
-DELETE.append("DELETE FROM hooksdk_sessions WHERE id = :id")
 BEGINNINGS = (
     "SELECT id, name, changed"
     + "".join(
@@ -84,6 +82,11 @@ class SqlStore(SqlValues):
     `lease` is after how many seconds a session whose worker died or hangs is free for others; it is renewed three times
     in that time. PostgreSQL needs the extra `postgres`. Raises `ConfigError` for another URL, or where the extra is not
     installed.
+
+    Attributes:
+        file: The file of SQLite; None for a server.
+        old_files: The folder of earlier versions' files, if there is one.
+        seal: How texts are stored.
 
     ```python
     import asyncio
@@ -114,11 +117,11 @@ class SqlStore(SqlValues):
         """`old_files` is the folder of earlier versions' files; None for that of the database, where `place` is a
         folder. With `keys`, of 32 bytes each, what is written is encrypted with the first, and what any of them has
         encrypted can be read."""
-        self._seal = seal_of(keys)
-        self._old_files = old_files
+        self.seal = seal_of(keys)
+        self.old_files = old_files
         if isinstance(place, PathLike):
             folder = Path(place).expanduser()
-            self._old_files = old_files or folder
+            self.old_files = old_files or folder
             place = f"sqlite:///{folder / FILE_NAME}"
         url = place
         try:
@@ -136,7 +139,7 @@ class SqlStore(SqlValues):
                 raise ConfigError("store", (f"'{kind}' needs {module}: {way}",))
         self.lease = lease
         self._url = url
-        self._file = Path(place) if kind == "sqlite" else None
+        self.file = Path(place) if kind == "sqlite" else None
         self._database: Database | None = None
         self._logs: list[SqlLog] = []
         # By session: the holder under which it was claimed here.
@@ -146,31 +149,48 @@ class SqlStore(SqlValues):
 
     def __str__(self) -> str:
         """The URL, without a password."""
-        return f"sqlite:///{self._file}" if self._file else without_password(self._url)
+        return f"sqlite:///{self.file}" if self.file else without_password(self._url)
+
+    @property
+    def database(self) -> Database:
+        """The database, for the modules beside this one."""
+        return self._open()
 
     def _open(self) -> Database:
         if self._database is None:
             driver: Driver
-            if self._file:
+            if self.file:
                 from hooksdk.stores._sqlite import SqliteDriver
 
-                driver = SqliteDriver(self._file)
+                driver = SqliteDriver(self.file)
             else:
                 from hooksdk.stores._postgres import PostgresDriver
 
                 driver = PostgresDriver(self._url, stall=self.lease)
-            folder, seal = self._old_files, self._seal
-            begin = functools.partial(take_over, folder=folder, seal=seal) if folder else None
-            self._database = Database(driver, str(self), begin, seal)
+            self._database = Database(driver, str(self), self._take_over_all, self.seal)
         return self._database
 
     async def _take_over(self, session_id: str) -> None:
         """Take over what files of an earlier version have of this session. Raises `SessionBusy` while such a version
         has it open, and `StoreError` for damage."""
-        folder, database = self._old_files, self._open()
-        if folder is None or not journal_of(folder, session_id).exists():
-            return
-        await database.work(lambda run: take_over_session(run, folder, session_id, self._seal))
+        folder, database = self.old_files, self._open()
+        if folder is not None and (folder / f"{file_name(session_id)}.journal.jsonl").exists():
+            from hooksdk.stores._old_files import take_over_session
+
+            await database.work(lambda run: take_over_session(run, folder, session_id, self.seal))
+
+    def _take_over_all(self, run: Run) -> None:
+        if self._has_files():
+            from hooksdk.stores._old_files import take_over
+
+            assert self.old_files is not None
+            take_over(run, self.old_files, self.seal)
+
+    def _has_files(self) -> bool:
+        """True where files of an earlier version are not in the database yet."""
+        folder = self.old_files
+        patterns = ("*.journal.jsonl", "values/*.json")
+        return folder is not None and any(next(folder.glob(each), None) is not None for each in patterns)
 
     # Sessions
 
@@ -202,6 +222,8 @@ class SqlStore(SqlValues):
                 return None
             ends = ends_in(taken[1:])
             token: int = taken[0]
+            if not existed and token == row["first"]:
+                _digests.note_session(transaction, json.dumps(session_id), 1)
             return SqlLog(
                 database, session_id, existed=existed, holder=holder, token=token, lease=self.lease, ends=ends
             )
@@ -270,29 +292,31 @@ class SqlStore(SqlValues):
         def rows(transaction: Transaction) -> Sequence[Any]:
             return transaction.execute(HELD, row).fetchall()
 
-        held = await self._look(rows, ())
+        held = await self.look(rows, ())
         return {json.loads(name): bool(alive) and not _holders.is_gone(holder) for name, holder, alive in held}
 
-    async def _look(self, step: Callable[[Transaction], T], absent: T) -> T:
+    async def look(self, step: Callable[[Transaction], T], absent: T) -> T:
         """Read in one transaction; `absent` where there is no database yet."""
         return absent if await self._is_absent() else await self._open().transaction(step, writes=False)
 
+    async def work(self, task: Callable[[Run], T]) -> T:
+        """Run a task of several transactions in a worker thread."""
+        return await self._open().work(task)
+
     async def _is_absent(self) -> bool:
         """True where nothing was ever stored; looking makes no file."""
-        folder = self._old_files
-        has_files = folder is not None and bool(await in_thread(old_files, folder))
-        return not has_files and await self._open().is_absent()
+        return not await in_thread(self._has_files) and await self._open().is_absent()
 
     async def _rows(self, statement: str, **parameters: object) -> Sequence[Any]:
         def rows(transaction: Transaction) -> Sequence[Any]:
             return [row[0] for row in transaction.execute(statement, parameters).fetchall()]
 
-        return await self._look(rows, ())
+        return await self.look(rows, ())
 
     async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal of a session as they are now, whoever holds it. Raises `StoreError`."""
         await self._take_over(session_id)
-        stored = await self._look(functools.partial(read_session, session_id=session_id, seal=self._seal), None)
+        stored = await self.look(functools.partial(read_session, session_id=session_id, seal=self.seal), None)
         if stored is None:
             raise unknown_session(session_id)
         return stored
@@ -311,22 +335,18 @@ class SqlStore(SqlValues):
         def rows(transaction: Transaction) -> Sequence[Any]:
             return transaction.execute(BEGINNINGS).fetchall()
 
-        found = await self._look(rows, ())
-        return await in_thread(lambda: [_beginning(self._seal, *row) for row in found])
+        found = await self.look(rows, ())
+        return await in_thread(lambda: [_beginning(self.seal, *row) for row in found])
 
     async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
         """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
-        time."""
+        time. Its sub-agents' sessions, and what is kept of it elsewhere, stay: `hooksdk sessions erase` removes them,
+        too."""
         if not await self.session_exists(session_id):
             return False
         log = await self.open_session(session_id, wait=wait)
-
-        def delete(transaction: Transaction) -> None:
-            for statement in DELETE:
-                transaction.execute(statement, log.row)
-
         try:
-            await self._open().transaction(delete)
+            await log.delete()
         finally:
             await log.close()
         return True
@@ -334,7 +354,7 @@ class SqlStore(SqlValues):
     async def rekey(self) -> AsyncGenerator[tuple[str, str]]:
         """Encrypt everything anew with the first key, a session at a time: yields each session's id, and `encrypted`,
         `unchanged`, or why it stays as it is; in the end the number of values. Raises `ConfigError` without a key."""
-        if not self._seal.key_id:
+        if not self.seal.key_id:
             raise ConfigError("sessions.key", ("there is no key to encrypt with",))
         for session_id in await self.list_sessions():
             try:

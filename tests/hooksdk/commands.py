@@ -15,6 +15,7 @@ import anyio.to_thread
 from mcp_servers import script
 from warm import Done, run
 
+from hooksdk.stores import SqlStore
 from hooksdk.testing.server import ScriptedServer
 
 COMMAND = [sys.executable, "-m", "hooksdk"]
@@ -51,6 +52,11 @@ async def hooksdk(
             [*COMMAND, *arguments], cwd=folder, env=where, check=False, input=(stdin or "").encode()
         )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def change(store: SqlStore, statement: str, **row: Any) -> None:
+    """Change the database as somebody else would, beside the store's own ways."""
+    anyio.run(store.work, lambda run: run(lambda transaction: transaction.execute(statement, row)))
 
 
 def write_servers(path: Path, **entries: dict[str, Any]) -> str:

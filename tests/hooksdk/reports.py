@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, TreeBuilder
 
-from hooksdk import Approval, ApprovalRequest, JsonlStore, Tool, hooks
+from hooksdk import Approval, ApprovalRequest, Tool, hooks
 from hooksdk.hooks import Answer, Ask, BeforeToolCall, Block, NarrowTools, Withhold
 from hooksdk.report import StoredSession
+from hooksdk.stores import SqlStore
 from hooksdk.testing import call, open_session, play
 
 HOSTILE = "</script><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>\"'`&lt;"
@@ -115,7 +116,7 @@ async def play_runs(folder: Path) -> None:
             "tool_results": {},
         }
     }
-    store = JsonlStore(folder / "sessions")
+    store = SqlStore(folder / "sessions")
     names = (*PLUGINS, "trace_file", "tool_search", "tool_results")
     async with open_session(*names, tools=TOOLS, config=config, store=store, approver=approve) as session:
         hidden: list[tuple[str, dict[str, str]]] = [
@@ -136,7 +137,7 @@ async def play_runs(folder: Path) -> None:
 
 async def stored_session(folder: Path) -> StoredSession:
     """The session of these runs."""
-    messages, journal = await JsonlStore(folder / "sessions").read_session("test")
+    messages, journal = await SqlStore(folder / "sessions").read_session("test")
     return StoredSession(session_id="test", messages=messages, journal=journal)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import ApprovalRequest, JsonlStore, ToolCall
+from hooksdk import ApprovalRequest, ToolCall
 from hooksdk.approvals import Approval, Later, Question
 from hooksdk.desk import ApprovalDesk, ApprovalRecords
 from hooksdk.stores import SqlStore
@@ -21,7 +21,7 @@ FIRST, SECOND = {"amount": 5}, {"amount": 7, "to": "\x1b[31mbob\nnumber  1"}
 
 @pytest.fixture
 def records(tmp_path: Path) -> ApprovalRecords:
-    return ApprovalRecords(JsonlStore(tmp_path / "kept" / "sessions"))
+    return ApprovalRecords(SqlStore(tmp_path / "kept"))
 
 
 def request(arguments: dict[str, Any]) -> ApprovalRequest:

@@ -13,7 +13,8 @@ from hooksdk import Approval, ApprovalRequest, Host, ToolCall, hooks
 from hooksdk.audit import load_key, public_text, read_records
 from hooksdk.cli._app import run
 from hooksdk.hooks import Ask, BeforeToolCall
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
+from hooksdk.stores.upkeep import export_session, import_session, read_old_session
 from tests.builtin_plugins.chains import KEY, Written, write
 from tests.stage import make, reply
 
@@ -170,7 +171,7 @@ def project(tmp_path: Path) -> Path:
         return Approval(True, by="ann")
 
     async def play() -> None:
-        store = JsonlStore(tmp_path / "sessions")
+        store = SqlStore(tmp_path / "sessions")
         host = Host([AsksForOne], store=store, folder=tmp_path, approver=approver)
         async with host, host.session("s") as session, session.run("go") as run:
             await run.resolve_tools([make()])
@@ -208,9 +209,16 @@ def test_a_replay_runs_from_a_chain_with_the_session_beside_it(
 def test_a_session_that_was_changed_does_not_fit_its_chain(
     project: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (messages,) = (project / "sessions").glob("*.messages.jsonl")
-    changed = messages.read_text().replace('path\\":\\"b', 'path\\":\\"z').replace('path\\": \\"b', 'path\\": \\"z')
-    messages.write_text(changed)
+    async def tell_otherwise() -> None:
+        store = SqlStore(project / "sessions")
+        messages, journal = await export_session(store, "s", project / "files")
+        changed = messages.read_text().replace('path\\":\\"b', 'path\\":\\"z').replace('path\\": \\"b', 'path\\": \\"z')
+        messages.write_text(changed)
+        await store.delete_session("s")
+        await import_session(store, read_old_session(journal))
+        await store.aclose()
+
+    anyio.run(tell_otherwise)
     assert replay(project, home) == 1
     assert "call 2 (read_file): the session has other arguments than those that ran" in capsys.readouterr().out
 

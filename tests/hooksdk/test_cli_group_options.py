@@ -13,7 +13,7 @@ from hooksdk.calls import ToolCall
 from hooksdk.cli import _app
 from hooksdk.cli._groups import GROUPS
 from hooksdk.desk import ApprovalDesk, ApprovalRecords
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
 from tests.hooksdk.commands import hooksdk
 from tests.stage import make
 
@@ -94,7 +94,7 @@ def test_an_option_after_the_subcommand_is_the_one_that_counts() -> None:
 @pytest.mark.anyio
 async def test_an_answer_reaches_the_question_of_the_store_that_is_named_before_the_command(tmp_path: Path) -> None:
     async def ask(where: Path, title: str) -> ApprovalRecords:
-        records = ApprovalRecords(JsonlStore(where))
+        records = ApprovalRecords(SqlStore(where))
         questions = (Question(title=title, plugin="p"),)
         request = ApprovalRequest(
             title=title, severity="warning", plugin="p", questions=questions, session_id="s", requester=None,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hooksdk import Host, JsonlStore, Tool, ToolCall
+from hooksdk import Host, Tool, ToolCall
+from hooksdk.stores import SqlStore
 
 pytest.importorskip("mcp", reason="needs the extra `mcp`")
 
@@ -95,7 +96,7 @@ async def test_a_limit_is_judged_by_what_the_store_says_was_used_and_nothing_is_
         code, told = await check(tmp_path, call, config=config)
         assert (code, told["verdict"]) == (0, "allow")
     assert "once its limit is reached" in told["tool_policy"]["do_not_fit"][0]["why"]
-    host = Host(store=JsonlStore(tmp_path / "kept" / "sessions"), config=settings)
+    host = Host(store=SqlStore(tmp_path / "kept"), config=settings)
     async with host, host.session("s") as session, session.run(requester={"id": "ann"}) as run:
         await run.resolve_tools([tool])
         assert (await run.call_tool(ToolCall("c", "read_file", {}))).text == "read"

@@ -16,7 +16,7 @@ from hooksdk import Host
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.config import Config
 from hooksdk.formats import get_format
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
@@ -100,7 +100,7 @@ async def test_one_document_says_all_of_it(project: Path) -> None:
 
 
 async def test_a_stored_session_is_named_by_its_id(project: Path) -> None:
-    async with Host(store=JsonlStore(project / "kept-here"), config=Config()) as host, host.session("ann") as session:
+    async with Host(store=SqlStore(project / "kept-here"), config=Config()) as host, host.session("ann") as session:
         await session.load(history(), "openai-chat")
     done = await hooksdk("replay", "ann", "--plugin", "mine.py", "--store", "kept-here", folder=project)
     assert "3 calls: 1 rewritten, 1 blocked, 1 allowed" in done.out

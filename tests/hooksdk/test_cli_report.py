@@ -12,7 +12,9 @@ from commands import environment
 from reports import STEERING, part, play_runs, read_page, rows, words
 from warm import Done, run
 
-from hooksdk import Host, JsonlStore, Run
+from hooksdk import Host, Run
+from hooksdk.stores import SqlStore
+from hooksdk.stores.upkeep import export_session
 
 pytestmark = pytest.mark.heavy
 
@@ -67,7 +69,7 @@ def test_the_page_says_what_a_session_used_with_its_sub_agents(tmp_path: Path) -
 
     async def talk() -> None:
         async with (
-            Host(store=JsonlStore(tmp_path / "s"), config={"allow": []}) as host,
+            Host(store=SqlStore(tmp_path / "s"), config={"allow": []}) as host,
             host.session("ann") as session,
             session.run(provider="acme", model="small") as run,
             session.child() as child,
@@ -95,10 +97,12 @@ def test_without_a_trace_of_it_the_page_has_the_session_alone(played: Path, tmp_
 
 @pytest.mark.parametrize("kind", ["messages", "journal"])
 def test_a_sessions_own_file_stands_for_the_session(played: Path, tmp_path: Path, kind: str) -> None:
-    (path,) = (played / "sessions").glob(f"*.{kind}.jsonl")
+    files = anyio.run(export_session, SqlStore(played / "sessions"), "test", tmp_path / "files")
+    (path,) = [path for path in files if path.name.endswith(f".{kind}.jsonl")]
     done = report(tmp_path, path, "-o", "s.html")
     assert done.code == 0, done.err
     assert "read_file" in words(part(read_page((tmp_path / "s.html").read_text("utf-8")), "Trims"))
+    assert sorted((tmp_path / "files").iterdir()) == sorted(files)
 
 
 def test_a_file_of_messages_is_shown_as_a_session(tmp_path: Path) -> None:
@@ -209,16 +213,13 @@ def test_json_of_steering_text_cannot_steer_a_terminal(tmp_path: Path) -> None:
 
 
 def test_a_damaged_session_is_told_with_the_cure(played: Path, tmp_path: Path) -> None:
-    store = tmp_path / "sessions"
-    store.mkdir()
-    for path in (played / "sessions").glob("*.jsonl"):
-        (store / path.name).write_bytes(path.read_bytes())
-    (journal,) = store.glob("*.journal.jsonl")
+    _, journal = anyio.run(export_session, SqlStore(played / "sessions"), "test", tmp_path / "sessions")
     with journal.open("a") as file:
         file.write('{"kind": "trim", "m": 3}\n')
-    done = report(tmp_path, "test", "--store", store)
-    assert done.code == 1
-    assert "hooksdk sessions doctor" in done.complaint
+    for source in ((journal,), ("test", "--store", journal.parent)):
+        done = report(tmp_path, *source)
+        assert done.code == 1
+        assert "hooksdk sessions doctor" in done.complaint
 
 
 def test_the_page_is_opened_in_the_browser_that_the_user_has_set(played: Path, tmp_path: Path) -> None:

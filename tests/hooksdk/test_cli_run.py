@@ -204,8 +204,9 @@ async def test_a_session_goes_on_where_it_stood(tmp_path: Path) -> None:
         second = await hooksdk("run", *MODEL, *kept, "Count.", folder=tmp_path, server=server)
     assert (first.out, second.out) == ("1 messages\n", "3 messages\n")
     assert second.complaint.endswith("session s1")
-    assert f"store       {tmp_path / 'here'}\n" in second.err
-    assert list((tmp_path / "here").glob("*.messages.jsonl"))
+    assert f"store       {tmp_path / 'here' / 'hooksdk.db'}\n" in second.err
+    assert f"transcript  {tmp_path / 'here' / 'hooksdk.db'}, session s1\n" in second.err
+    assert (tmp_path / "here" / "hooksdk.db").is_file()
     assert not (tmp_path / "kept").exists()
 
 
@@ -289,7 +290,7 @@ async def test_sessions_may_be_kept_in_a_database(
     assert f"store       {url[:12]}" in second.err
     assert "look        hooksdk sessions show s1 --store " in second.err
     assert "s3cret" not in second.err
-    assert not list(tmp_path.rglob("*.jsonl"))
+    assert not list(tmp_path.rglob("hooksdk.db"))
 
 
 def test_a_store_that_is_none_is_refused_before_anything_is_asked(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,11 +301,11 @@ def test_a_store_that_is_none_is_refused_before_anything_is_asked(here: Here, mo
     assert "s3cret" not in done.err
 
 
-async def test_sessions_are_kept_in_files_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
+async def test_sessions_are_kept_in_the_state_folder_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
     async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
         first = await hooksdk("run", *MODEL, "--session", "s1", "Count.", folder=tmp_path, server=server)
-        assert f"store       {tmp_path / 'kept' / 'sessions'}\n" in first.err
-        assert list((tmp_path / "kept" / "sessions").glob("s1-*.messages.jsonl"))
+        assert f"store       {tmp_path / 'kept' / 'hooksdk.db'}\n" in first.err
+        assert (tmp_path / "kept" / "hooksdk.db").is_file()
         (tmp_path / "hooksdk.toml").write_text('store = "memory"\n')
         second = await hooksdk("run", *MODEL, "--session", "s1", "Count.", folder=tmp_path, server=server)
     assert second.out == "1 messages\n"

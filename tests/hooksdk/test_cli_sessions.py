@@ -19,25 +19,27 @@ from typing import Any
 import anyio
 import pytest
 import typer
-from commands import environment
+from commands import change, environment
 from transcripts import OPENAI, House, body, call, filled, history, opened
 from warm import Done, run
 
 from hooksdk import Host
 from hooksdk.formats import Message, get_format
-from hooksdk.stores import JsonlStore
-from hooksdk.stores.jsonl import file_name
+from hooksdk.stores import SqlStore
+from hooksdk.stores._hashes import session_key
 from hooksdk.transcript import Results
 
 pytestmark = pytest.mark.heavy
 
 HOLDER = """
 import sys
+from pathlib import Path
 import anyio
-from hooksdk import Host, JsonlStore
+from hooksdk import Host
+from hooksdk.stores import SqlStore
 
 async def main() -> None:
-    async with Host(store=JsonlStore(sys.argv[1])) as host, host.session("s") as session:
+    async with Host(store=SqlStore(Path(sys.argv[1]))) as host, host.session("s") as session:
         print("held", flush=True)
         sys.stdin.read()
 
@@ -46,13 +48,15 @@ anyio.run(main)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> JsonlStore:
+def store(tmp_path: Path) -> Generator[SqlStore]:
     """The store that the commands use unless they are told otherwise."""
-    return JsonlStore(tmp_path / "kept" / "sessions")
+    store = SqlStore(tmp_path / "kept")
+    yield store
+    anyio.run(store.aclose)
 
 
 @pytest.fixture
-def stored(store: JsonlStore) -> JsonlStore:
+def stored(store: SqlStore) -> SqlStore:
     """With the session `s` of three results: the first is trimmed, a trim of the second is queued."""
     anyio.run(filled, store)
     return store
@@ -62,10 +66,15 @@ def sessions(*arguments: str, folder: Path, stdin: str = "") -> Done:
     return run(("sessions", *arguments), folder=folder, environment=environment(folder), stdin=stdin)
 
 
+def folder_of(store: SqlStore) -> Path:
+    assert store.file is not None
+    return store.file.parent
+
+
 @contextmanager
-def held(store: JsonlStore) -> Generator[int]:
+def held(store: SqlStore) -> Generator[int]:
     """Another process holds the session `s`; answers its id."""
-    command = [sys.executable, "-c", HOLDER, str(store.directory)]
+    command = [sys.executable, "-c", HOLDER, str(folder_of(store))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -77,7 +86,7 @@ def held(store: JsonlStore) -> Generator[int]:
 
 
 def store_messages(
-    store: JsonlStore, messages: list[Message], session_id: str = "s", format_name: str = "openai-chat"
+    store: SqlStore, messages: list[Message], session_id: str = "s", format_name: str = "openai-chat"
 ) -> None:
     async def work() -> None:
         async with opened(store, session_id, get_format(format_name)) as transcript:
@@ -86,7 +95,7 @@ def store_messages(
     anyio.run(work)
 
 
-def view_of(store: JsonlStore) -> list[Message]:
+def view_of(store: SqlStore) -> list[Message]:
     async def work() -> list[Message]:
         async with Host(store=store) as host, host.session("s") as session:
             return session.view
@@ -98,7 +107,7 @@ def view_of(store: JsonlStore) -> list[Message]:
 
 
 def begin(
-    store: JsonlStore,
+    store: SqlStore,
     session_id: str,
     prompt: str,
     *,
@@ -119,11 +128,15 @@ def begin(
             )
 
     anyio.run(work)
-    for path in store.directory.glob(f"{file_name(session_id)}.*.jsonl"):
-        os.utime(path, (time.time() - age, time.time() - age))
+    set_changed(store, session_id, time.time() - age)
 
 
-def test_the_list_tells_what_was_asked_of_which_model_where_and_when(store: JsonlStore, tmp_path: Path) -> None:
+def set_changed(store: SqlStore, session_id: str, seconds: float) -> None:
+    statement = "UPDATE hooksdk_sessions SET changed = :changed WHERE name = :name"
+    change(store, statement, changed=seconds, name=json.dumps(session_id))
+
+
+def test_the_list_tells_what_was_asked_of_which_model_where_and_when(store: SqlStore, tmp_path: Path) -> None:
     begin(store, "ann", "What failed\nlast night?", folder=tmp_path, age=3 * 3600)
     begin(store, "bert", "Draw a cat.", model="claude-sonnet-4-5", folder=tmp_path / "cats", age=12 * 86400 + 60)
     header, ann, bert = (re.split(" {2,}", line) for line in sessions("list", folder=tmp_path).out.splitlines())
@@ -138,16 +151,16 @@ def test_the_list_tells_what_was_asked_of_which_model_where_and_when(store: Json
     }  # fmt: skip
 
 
-def test_the_list_reads_the_beginning_of_a_session_alone(store: JsonlStore, tmp_path: Path) -> None:
+def test_the_list_reads_the_beginning_of_a_session_alone(store: SqlStore, tmp_path: Path) -> None:
     begin(store, "ann", "What failed?")
-    path = next(store.directory.glob("ann-*.messages.jsonl"))
-    path.write_text(path.read_text() + '{"role": "user", "content": "and then?"}\n' * 9 + "no JSON\n")
+    store_messages(store, [OPENAI.user("and then?")] * 9, "ann")
+    change(store, "UPDATE hooksdk_messages SET body = 'no JSON' WHERE position = 11")
     assert "What failed?" in sessions("list", folder=tmp_path).out
     assert "damaged" not in sessions("list", folder=tmp_path).out
     assert "damaged: hooksdk sessions doctor" in sessions("list", "--sizes", folder=tmp_path).out
 
 
-def test_the_list_says_what_each_session_used_alone_and_with_its_sub_agents(store: JsonlStore, tmp_path: Path) -> None:
+def test_the_list_says_what_each_session_used_alone_and_with_its_sub_agents(store: SqlStore, tmp_path: Path) -> None:
     async def talk() -> None:
         async with Host(store=store, config={"allow": []}) as host, host.session("ann") as session:
             async with session.run(provider="acme", model="small") as run:
@@ -184,7 +197,7 @@ def test_the_list_says_what_each_session_used_alone_and_with_its_sub_agents(stor
     ]
 
 
-def test_the_list_with_sizes_tells_results_queued_trims_and_tokens(stored: JsonlStore, tmp_path: Path) -> None:
+def test_the_list_with_sizes_tells_results_queued_trims_and_tokens(stored: SqlStore, tmp_path: Path) -> None:
     (summary,) = sessions("list", "--sizes", "--json", folder=tmp_path).json()["sessions"]
     assert summary.pop("changed").startswith("20")
     assert summary.pop("tokens") > 0
@@ -202,7 +215,7 @@ MADE = ["7k2m9x4q", "7k2p1b1b", "0c9d4e5f60718293a4b5c6d7e8f90a1b"]
 """Two ids of `hooksdk run`, and one of `host.session()`, as `run` made them up to 0.2.0."""
 
 
-def test_the_beginning_of_an_id_that_hooksdk_made_finds_the_session(store: JsonlStore, tmp_path: Path) -> None:
+def test_the_beginning_of_an_id_that_hooksdk_made_finds_the_session(store: SqlStore, tmp_path: Path) -> None:
     for number, session_id in enumerate(MADE):
         begin(store, session_id, f"prompt {number}")
     for typed, number in (("7k2m", 0), ("7k2p", 1), ("0c9d", 2), (MADE[2], 2)):
@@ -212,7 +225,7 @@ def test_the_beginning_of_an_id_that_hooksdk_made_finds_the_session(store: Jsonl
     assert sorted(shown) == ["0c9d4e5f", "7k2m9x4q", "7k2p1b1b"]
 
 
-def test_a_beginning_that_fits_several_sessions_says_which(store: JsonlStore, tmp_path: Path) -> None:
+def test_a_beginning_that_fits_several_sessions_says_which(store: SqlStore, tmp_path: Path) -> None:
     begin(store, "7k2m9x4q", "Why is the build red?")
     begin(store, "7k2m9b4q", "Draw a cat.")
     done = sessions("show", "7k2m", folder=tmp_path)
@@ -222,7 +235,7 @@ def test_a_beginning_that_fits_several_sessions_says_which(store: JsonlStore, tm
     assert "  7k2m9b4q  Draw a cat." in done.err
 
 
-def test_a_name_that_somebody_gave_is_never_found_by_a_part_of_it(store: JsonlStore, tmp_path: Path) -> None:
+def test_a_name_that_somebody_gave_is_never_found_by_a_part_of_it(store: SqlStore, tmp_path: Path) -> None:
     begin(store, "user-10", "private")
     begin(store, "12345678", "private")
     for typed in ("user-1", "1234567"):
@@ -233,25 +246,25 @@ def test_a_name_that_somebody_gave_is_never_found_by_a_part_of_it(store: JsonlSt
     assert len(anyio.run(store.list_sessions)) == 2
 
 
-def test_last_is_the_newest_session_of_this_folder_and_no_sub_agents(store: JsonlStore, tmp_path: Path) -> None:
+def test_last_is_the_newest_session_of_this_folder_and_no_sub_agents(store: SqlStore, tmp_path: Path) -> None:
     begin(store, "old", "old", folder=tmp_path, age=90)
     begin(store, "mine", "mine", folder=tmp_path, age=60)
     begin(store, "mine/1-abc", "of a sub-agent", folder=tmp_path, age=30)
     begin(store, "elsewhere", "elsewhere", folder="/somewhere/else")
     assert sessions("show", "last", folder=tmp_path).out.startswith("session mine · gpt-5 in ")
     # A store of its own has one project's sessions alone.
-    own = JsonlStore(tmp_path / "own")
+    own = SqlStore(tmp_path / "own")
     begin(own, "theirs", "theirs", folder="/somewhere/else")
     assert sessions("show", "last", "--store", "own", folder=tmp_path).out.startswith("session theirs · ")
 
 
-def test_a_session_that_is_called_last_is_meant_by_its_name(store: JsonlStore, tmp_path: Path) -> None:
+def test_a_session_that_is_called_last_is_meant_by_its_name(store: SqlStore, tmp_path: Path) -> None:
     begin(store, "last", "the one", age=90)
     begin(store, "newer", "the other")
     assert "the one" in sessions("show", "last", folder=tmp_path).out
 
 
-def test_where_no_session_was_begun_last_says_so(store: JsonlStore, tmp_path: Path) -> None:
+def test_where_no_session_was_begun_last_says_so(store: SqlStore, tmp_path: Path) -> None:
     begin(store, "theirs", "theirs", folder="/somewhere/else")
     done = sessions("show", "last", folder=tmp_path)
     assert done.complaint == (
@@ -262,28 +275,27 @@ def test_where_no_session_was_begun_last_says_so(store: JsonlStore, tmp_path: Pa
 # list, of odd stores
 
 
-def test_the_session_that_was_changed_last_comes_first(store: JsonlStore, tmp_path: Path) -> None:
+def test_the_session_that_was_changed_last_comes_first(store: SqlStore, tmp_path: Path) -> None:
     for number, session_id in enumerate(["new", "old"]):
         store_messages(store, [OPENAI.user("hello")], session_id)
-        for path in store.directory.glob(f"{session_id}-*"):
-            os.utime(path, (2e9 - number, 2e9 - number))
+        set_changed(store, session_id, 2e9 - number)
     listed = sessions("list", "--json", folder=tmp_path).json()["sessions"]
     assert [one["id"] for one in listed] == ["new", "old"]
 
 
 def test_a_store_without_sessions_is_no_problem_and_is_not_made(tmp_path: Path) -> None:
     done = sessions("list", folder=tmp_path)
-    assert (done.code, done.out) == (0, f"There are no sessions in {tmp_path}/kept/sessions.\n")
+    assert (done.code, done.out) == (0, f"There are no sessions in {tmp_path}/kept/hooksdk.db.\n")
     assert not (tmp_path / "kept").exists()
 
 
-def test_a_damaged_session_does_not_keep_the_others_from_being_listed(stored: JsonlStore, tmp_path: Path) -> None:
+def test_a_damaged_session_does_not_keep_the_others_from_being_listed(stored: SqlStore, tmp_path: Path) -> None:
     store_messages(stored, [OPENAI.user("hello")], "other")
-    path = next(stored.directory.glob("s-*.messages.jsonl"))
-    path.write_text("no JSON\n" + path.read_text())
+    statement = "UPDATE hooksdk_messages SET body = 'no JSON' WHERE position = 0 AND session = :id"
+    change(stored, statement, id=session_key("s"))
     for more in ((), ("--sizes",)):
         listed = {one["id"]: one for one in sessions("list", *more, "--json", folder=tmp_path).json()["sessions"]}
-        assert ".messages.jsonl" in listed["s"]["problem"]
+        assert listed["s"]["problem"]
         assert (listed["other"]["prompt"], listed["other"]["problem"]) == ("hello", None)
         assert "damaged: hooksdk sessions doctor" in sessions("list", *more, folder=tmp_path).out
 
@@ -292,7 +304,7 @@ def test_a_damaged_session_does_not_keep_the_others_from_being_listed(stored: Js
 def test_a_store_that_is_not_there_is_told(place: str, tmp_path: Path) -> None:
     done = sessions("list", "--store", place, folder=tmp_path)
     assert (done.code, done.out) == (1, "")
-    assert f"there is no folder {place}" in done.err
+    assert f"there is no folder or database {place}" in done.err
 
 
 def test_sessions_in_memory_cannot_be_looked_at(tmp_path: Path) -> None:
@@ -305,17 +317,17 @@ def test_sessions_in_memory_cannot_be_looked_at(tmp_path: Path) -> None:
 # Looking at a session that is held
 
 
-def test_a_held_session_can_be_looked_at_in_every_way(stored: JsonlStore, tmp_path: Path) -> None:
+def test_a_held_session_can_be_looked_at_in_every_way(stored: SqlStore, tmp_path: Path) -> None:
     with held(stored) as process:
         (summary,) = sessions("list", "--json", folder=tmp_path).json()["sessions"]
-        assert summary["held_by"] == f"process {process}"
+        assert summary["held_by"].startswith(f"process {process} on ")
         assert f"held by process {process}" in sessions("show", "s", folder=tmp_path).out
         assert len(sessions("results", "s", "--json", folder=tmp_path).json()["results"]) == 3
         assert len(sessions("export", "s", folder=tmp_path).out.splitlines()) == 8
 
 
 def test_a_held_session_is_neither_trimmed_nor_deleted_and_its_holder_is_named(
-    stored: JsonlStore, tmp_path: Path
+    stored: SqlStore, tmp_path: Path
 ) -> None:
     with held(stored) as process:
         for arguments in (("trim", "s", "r3"), ("restore", "s", "r1"), ("delete", "s", "--yes")):
@@ -329,7 +341,7 @@ def test_a_held_session_is_neither_trimmed_nor_deleted_and_its_holder_is_named(
 
 
 def test_show_tells_roles_calls_and_results_and_what_stands_in_the_place_of_a_trimmed_one(
-    stored: JsonlStore, tmp_path: Path
+    stored: SqlStore, tmp_path: Path
 ) -> None:
     out = sessions("show", "s", folder=tmp_path).out
     assert out.startswith("session s · openai-chat · 8 messages, 3 results, ")
@@ -341,7 +353,7 @@ def test_show_tells_roles_calls_and_results_and_what_stands_in_the_place_of_a_tr
     assert "result 1: xxx" not in out
 
 
-def test_show_full_prints_every_text_whole_and_view_what_the_model_sees(stored: JsonlStore, tmp_path: Path) -> None:
+def test_show_full_prints_every_text_whole_and_view_what_the_model_sees(stored: SqlStore, tmp_path: Path) -> None:
     full = sessions("show", "s", "--full", folder=tmp_path).out
     assert all(body(number) in full for number in (1, 2, 3))
     view = sessions("show", "s", "--view", "--full", folder=tmp_path).out
@@ -349,7 +361,7 @@ def test_show_full_prints_every_text_whole_and_view_what_the_model_sees(stored: 
     assert body(2) in view
 
 
-def test_long_texts_are_clipped_and_arguments_fill_one_line(store: JsonlStore, tmp_path: Path) -> None:
+def test_long_texts_are_clipped_and_arguments_fill_one_line(store: SqlStore, tmp_path: Path) -> None:
     long = call(1, name="write")
     long = type(long)(long.id, long.name, {"text": "many\nlines\n" * 100})
     lines = "\n".join(f"line {number}" for number in range(100))
@@ -364,7 +376,7 @@ def test_long_texts_are_clipped_and_arguments_fill_one_line(store: JsonlStore, t
     assert "  line 99\n" in sessions("show", "s", "--full", folder=tmp_path).out
 
 
-def test_a_compacted_session_shows_where_the_model_sees_a_shorter_form(store: JsonlStore, tmp_path: Path) -> None:
+def test_a_compacted_session_shows_where_the_model_sees_a_shorter_form(store: SqlStore, tmp_path: Path) -> None:
     async def work() -> None:
         async with Host(store=store) as host, host.session("s") as session, session.run() as run:
             for message in history(OPENAI, [body(1)]):
@@ -381,7 +393,7 @@ def test_a_compacted_session_shows_where_the_model_sees_a_shorter_form(store: Js
     assert "go on" in view
 
 
-def test_no_control_or_bidi_character_of_a_stored_text_reaches_the_terminal(store: JsonlStore, tmp_path: Path) -> None:
+def test_no_control_or_bidi_character_of_a_stored_text_reaches_the_terminal(store: SqlStore, tmp_path: Path) -> None:
     evil = "\x1b[2J\x1b]0;title\x07\u202eevil\u2066\x9b31m"
     made = call(1, name=f"tool{evil}")
     made = type(made)(made.id, made.name, {"path": evil})
@@ -405,7 +417,7 @@ def test_no_control_or_bidi_character_of_a_stored_text_reaches_the_terminal(stor
 
 @pytest.mark.parametrize("name", ["openai-chat", "anthropic"])
 def test_every_format_shows_its_calls_results_and_parts_that_are_no_text(
-    name: str, store: JsonlStore, tmp_path: Path
+    name: str, store: SqlStore, tmp_path: Path
 ) -> None:
     form = get_format(name)
     picture: Message = {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image", "source": {}}]}
@@ -416,7 +428,7 @@ def test_every_format_shows_its_calls_results_and_parts_that_are_no_text(
     assert "#2 result r1 of read_file 1,000 characters" in out
 
 
-def test_messages_in_a_format_of_the_host_s_own_are_shown_as_they_are_stored(store: JsonlStore, tmp_path: Path) -> None:
+def test_messages_in_a_format_of_the_host_s_own_are_shown_as_they_are_stored(store: SqlStore, tmp_path: Path) -> None:
     async def work() -> None:
         async with opened(store, form=House()) as transcript:
             await transcript.append([OPENAI.user("hello")])
@@ -428,7 +440,7 @@ def test_messages_in_a_format_of_the_host_s_own_are_shown_as_they_are_stored(sto
     assert "'house', a format that only its host knows" in sessions("trim", "s", "r1", folder=tmp_path).complaint
 
 
-def test_an_unknown_session_is_answered_with_the_nearest_one(stored: JsonlStore, tmp_path: Path) -> None:
+def test_an_unknown_session_is_answered_with_the_nearest_one(stored: SqlStore, tmp_path: Path) -> None:
     store_messages(stored, [OPENAI.user("hello")], "monday")
     commands = [
         ("show", "monda"),
@@ -448,7 +460,7 @@ def test_an_unknown_session_is_answered_with_the_nearest_one(stored: JsonlStore,
 # results, trim, restore
 
 
-def test_results_tell_which_can_be_trimmed_and_why_not(stored: JsonlStore, tmp_path: Path) -> None:
+def test_results_tell_which_can_be_trimmed_and_why_not(stored: SqlStore, tmp_path: Path) -> None:
     rows = sessions("results", "s", folder=tmp_path).out.splitlines()
     assert rows[1].split(maxsplit=5) == ["r1", "read_file", "1,000", "250", "3", "it is trimmed already"]
     assert rows[2].endswith("its trim is queued")
@@ -459,7 +471,7 @@ def test_results_tell_which_can_be_trimmed_and_why_not(stored: JsonlStore, tmp_p
     ]  # fmt: skip
 
 
-def test_a_trim_counts_at_once_and_restore_takes_it_back(stored: JsonlStore, tmp_path: Path) -> None:
+def test_a_trim_counts_at_once_and_restore_takes_it_back(stored: SqlStore, tmp_path: Path) -> None:
     done = sessions("trim", "s", "r3", "--replacement", "three of them", folder=tmp_path)
     assert done.code == 0
     assert done.out.startswith("r3  trimmed  1,000 to ")
@@ -470,14 +482,14 @@ def test_a_trim_counts_at_once_and_restore_takes_it_back(stored: JsonlStore, tmp
     assert sessions("restore", "s", "r3", folder=tmp_path).out == "r3  was not trimmed\n"
 
 
-def test_nothing_is_trimmed_when_one_of_the_handles_is_unknown(stored: JsonlStore, tmp_path: Path) -> None:
+def test_nothing_is_trimmed_when_one_of_the_handles_is_unknown(stored: SqlStore, tmp_path: Path) -> None:
     done = sessions("trim", "s", "r3", "r33", folder=tmp_path)
     assert (done.code, done.out) == (1, "")
     assert "r33" in done.err
     assert view_of(stored)[6]["content"] == body(3)
 
 
-def test_a_result_that_cannot_be_trimmed_makes_the_code_1_and_says_why(store: JsonlStore, tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_trimmed_makes_the_code_1_and_says_why(store: SqlStore, tmp_path: Path) -> None:
     store_messages(store, history(OPENAI, [body(1), "short"]))
     done = sessions("trim", "s", "r1", "r2", folder=tmp_path)
     assert done.code == 1
@@ -488,7 +500,7 @@ def test_a_result_that_cannot_be_trimmed_makes_the_code_1_and_says_why(store: Js
     assert [one["status"] for one in document["results"]] == ["already_trimmed", "not_trimmed"]
 
 
-def test_one_replacement_is_for_one_result(stored: JsonlStore, tmp_path: Path) -> None:
+def test_one_replacement_is_for_one_result(stored: SqlStore, tmp_path: Path) -> None:
     done = sessions("trim", "s", "r1", "r3", "--replacement", "x", folder=tmp_path)
     assert (done.code, view_of(stored)[6]["content"]) == (2, body(3))
 
@@ -498,7 +510,7 @@ def test_one_replacement_is_for_one_result(stored: JsonlStore, tmp_path: Path) -
 
 @pytest.mark.parametrize("file_format", ["jsonl", "json"])
 def test_an_export_holds_the_messages_as_they_are_stored_or_seen(
-    file_format: str, stored: JsonlStore, tmp_path: Path
+    file_format: str, stored: SqlStore, tmp_path: Path
 ) -> None:
     def read(text: str) -> Any:
         return json.loads(text) if file_format == "json" else [json.loads(line) for line in text.splitlines()]
@@ -512,7 +524,7 @@ def test_an_export_holds_the_messages_as_they_are_stored_or_seen(
     assert seen[2]["content"].startswith("[Result r1")
 
 
-def test_an_export_does_not_overwrite_a_file(stored: JsonlStore, tmp_path: Path) -> None:
+def test_an_export_does_not_overwrite_a_file(stored: SqlStore, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     done = sessions("export", "s", "-o", "out", folder=tmp_path)
     assert done.code == 1
@@ -523,24 +535,21 @@ def test_an_export_does_not_overwrite_a_file(stored: JsonlStore, tmp_path: Path)
 # delete
 
 
-def test_a_session_is_deleted_with_all_its_files_and_others_stay(stored: JsonlStore, tmp_path: Path) -> None:
+def test_a_session_is_deleted_and_others_stay(stored: SqlStore, tmp_path: Path) -> None:
     store_messages(stored, [OPENAI.user("hello")], "other")
     done = sessions("delete", "s", "--yes", "--json", folder=tmp_path)
     assert (done.code, done.json()) == (0, {"schema": 1, "deleted": ["s"]})
     assert anyio.run(stored.list_sessions) == ["other"]
-    assert list(stored.directory.glob("s-*")) == []
 
 
-def test_nothing_is_deleted_without_an_answer_or_when_one_session_is_unknown(
-    stored: JsonlStore, tmp_path: Path
-) -> None:
+def test_nothing_is_deleted_without_an_answer_or_when_one_session_is_unknown(stored: SqlStore, tmp_path: Path) -> None:
     unasked, unknown = sessions("delete", "s", folder=tmp_path), sessions("delete", "s", "t", "--yes", folder=tmp_path)
     assert (unasked.code, unknown.code) == (1, 1)
     assert "--yes" in unasked.complaint
     assert anyio.run(stored.list_sessions) == ["s"]
 
 
-def test_sessions_that_are_older_are_deleted_and_one_that_is_held_stays(store: JsonlStore, tmp_path: Path) -> None:
+def test_sessions_that_are_older_are_deleted_and_one_that_is_held_stays(store: SqlStore, tmp_path: Path) -> None:
     begin(store, "old", "old", age=3 * 86_400)
     begin(store, "s", "held", age=3 * 86_400)
     begin(store, "new", "new", age=86_400)
@@ -562,7 +571,7 @@ def test_sessions_that_are_older_are_deleted_and_one_that_is_held_stays(store: J
     ],
 )
 def test_what_is_to_be_deleted_is_said_in_one_way(
-    words: Sequence[str], problem: str, stored: JsonlStore, tmp_path: Path
+    words: Sequence[str], problem: str, stored: SqlStore, tmp_path: Path
 ) -> None:
     assert problem in sessions("delete", *words, "--yes", folder=tmp_path).complaint
     assert anyio.run(stored.list_sessions) == ["s"]
@@ -585,7 +594,7 @@ class Asked(io.StringIO):
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 @pytest.mark.parametrize(("answer", "rest"), [("y", []), ("n", ["s"]), ("", ["s"])])
 def test_a_person_is_asked_before_a_session_is_deleted(
-    answer: str, rest: list[str], stored: JsonlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: str, rest: list[str], stored: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hooksdk.cli._sessions.changes import delete_sessions
 
@@ -597,17 +606,17 @@ def test_a_person_is_asked_before_a_session_is_deleted(
         # What is typed before the question is no answer to it.
         person.submit(lambda: is_asked.wait(60) and os.write(ours, f"{answer}\n".encode()))
         with pytest.raises(typer.Exit) as ended:
-            delete_sessions(["s"], project=tmp_path, store=str(stored.directory))
+            delete_sessions(["s"], project=tmp_path, store=str(stored.file))
     os.close(ours)
     assert (anyio.run(stored.list_sessions), ended.value.exit_code) == (rest, 1 if rest else 0)
 
 
-async def _trim(store: JsonlStore) -> None:
+async def _trim(store: SqlStore) -> None:
     async with opened(store) as transcript:
         await Results(transcript, "p").trim("r3", "third")
 
 
-def test_a_command_that_trims_applies_what_a_crashed_run_has_queued(stored: JsonlStore, tmp_path: Path) -> None:
+def test_a_command_that_trims_applies_what_a_crashed_run_has_queued(stored: SqlStore, tmp_path: Path) -> None:
     anyio.run(_trim, stored)
     sessions("restore", "s", "r1", folder=tmp_path)
     (summary,) = sessions("list", "--sizes", "--json", folder=tmp_path).json()["sessions"]

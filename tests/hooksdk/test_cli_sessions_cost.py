@@ -13,10 +13,11 @@ from commands import hooksdk
 from history_samples import CLAUDE_CODE, GEMINI
 from transcripts import ANTHROPIC, OPENAI, body, history
 
-from hooksdk import Host, JsonlStore
+from hooksdk import Host
 from hooksdk.agent import run_agent
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.models.anthropic import AnthropicModel
+from hooksdk.stores import SqlStore
 from hooksdk.testing import Turn, call
 from hooksdk.testing.server import ScriptedServer
 
@@ -121,7 +122,7 @@ async def stored(folder: Path, name: str = SONNET, **options: Any) -> None:
         return call("read", number=turn.number) if turn.number < 6 else "done"
 
     async with (
-        ScriptedServer(script) as server, Host(store=JsonlStore(folder / "kept" / "sessions")) as host, host.session("7k2m9x4q") as session,
+        ScriptedServer(script) as server, Host(store=SqlStore(folder / "kept")) as host, host.session("7k2m9x4q") as session,
         AnthropicModel(name.partition(":")[2], base_url=server.anthropic_url, api_key="none", **options) as model,
     ):  # fmt: skip
         await run_agent(session, model, "Read.", tools=[read], system="You read. " * 500, workspace_dir=str(folder))

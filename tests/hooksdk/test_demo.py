@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from hooksdk.agent import Limits
 from hooksdk.cli._demo.play import OFFICE, DemoOptions, play
 from hooksdk.cli._demo.tools import Commits, Tables, commits, make_history, other_tools
 from hooksdk.desk.console import PROMPT
+from hooksdk.stores import SqlStore
 from hooksdk.testing import call, open_session
 from hooksdk.testing import play as play_script
 
@@ -97,7 +99,12 @@ def test_the_trim_is_queued_while_the_run_is_open_and_drained_after_it(played: d
 
 
 def test_the_transcript_is_whole(played: dict[str, Any]) -> None:
-    text = Path(played["transcript"]).read_text("utf-8")
+    async def read() -> str:
+        async with aclosing(SqlStore(f"sqlite:///{played['transcript']}")) as store:
+            (session_id,) = await store.list_sessions()
+            return json.dumps(await store.read_session(session_id), ensure_ascii=False)
+
+    text = anyio.run(read)
     assert all(subject in text for subject in SUBJECTS)
 
 
@@ -245,9 +252,8 @@ def test_kept_files_are_where_it_says(tmp_path: Path) -> None:
     (folder,) = (tmp_path / "tmp").iterdir()
     assert f"folder        {folder}\n" in done.out
     assert f"spreadsheet   workspace/{SPREADSHEET}\n" in done.out
-    name = re.search(r"transcript    (sessions/\S+\.messages\.jsonl)\n", done.out)
-    assert name is not None
-    assert (folder / name[1]).is_file()
+    assert "transcript    sessions/hooksdk.db\n" in done.out
+    assert [path.name for path in (folder / "sessions").iterdir()] == ["hooksdk.db"]
     assert (folder / "workspace" / SPREADSHEET).is_file()
     assert (folder / "trace.jsonl").is_file()
 

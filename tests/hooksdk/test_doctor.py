@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -15,12 +14,14 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra `mcp`")
 
-from commands import hooksdk, install_plugin, write_servers
-from mcp_servers import alive, script, until
+from commands import change, hooksdk, install_plugin, write_servers
+from mcp_servers import script
 from warm import Done
 
-from hooksdk import JsonlStore, MemoryStore
+from hooksdk import MemoryStore
 from hooksdk.cli._doctor.store import examine_store
+from hooksdk.stores import SqlStore
+from hooksdk.stores.files import network_file_system
 
 pytestmark = pytest.mark.heavy
 
@@ -288,8 +289,11 @@ def test_what_a_plugin_writes_cannot_forge_a_line(tmp_path: Path) -> None:
 # The store
 
 
-def of_store(store: Any) -> Sequence[tuple[str, str]]:
-    return [(one.severity, one.what) for one in examine_store(store)]
+async def of_store(store: Any) -> Sequence[tuple[str, str]]:
+    found = [(one.severity, one.what) for one in await examine_store(store)]
+    if isinstance(store, SqlStore):
+        await store.aclose()
+    return found
 
 
 def test_a_store_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
@@ -300,60 +304,71 @@ def test_a_store_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_stores_in_memory_and_folders_to_be_made_are_fine(tmp_path: Path) -> None:
-    assert of_store(MemoryStore()) == []
-    assert of_store(JsonlStore(tmp_path / "not" / "there")) == []
+    assert anyio.run(of_store, MemoryStore()) == []
+    assert anyio.run(of_store, SqlStore(tmp_path / "not" / "there")) == []
     assert not (tmp_path / "not").exists()
 
 
 def test_an_open_session_is_a_notice_and_a_closed_one_is_nothing(tmp_path: Path) -> None:
     async def look() -> tuple[Sequence[tuple[str, str]], ...]:
-        store = JsonlStore(tmp_path)
+        store = SqlStore(tmp_path)
         log = await store.open_session("ann")
-        during = of_store(store)
+        during = await of_store(SqlStore(tmp_path))
         await log.close()
-        return during, of_store(store)
+        await store.aclose()
+        return during, await of_store(SqlStore(tmp_path))
 
     during, after = anyio.run(look)
     ((severity, what),) = during
     assert severity == "notice"
-    assert "is open in" in what
+    assert what.startswith(f"session ann is open in process {os.getpid()}")
     assert after == []
 
 
-HELD = """
-import os, sys
-from pathlib import Path
-from hooksdk.stores.locks import lock
-fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)  # as 0.2.0 did, whose children kept it
-assert lock(fd)
-os.write(fd, b"%020d %-12d\\n" % (1, os.getpid()))
-child = os.fork()
-if child == 0:
-    sys.stdin.read()
-    os._exit(0)
-print(child, flush=True)
-os._exit(0)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell who took a lock")
-def test_a_lock_that_outlives_its_holder_is_a_problem(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HELD, str(tmp_path / "ann.lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        child = int(process.stdout.readline())
-        process.wait()
-        ((severity, what),) = of_store(JsonlStore(tmp_path))
+def test_a_database_of_a_newer_version_is_a_problem(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path)
+    change(store, "INSERT INTO hooksdk_schema VALUES (99)")
+    anyio.run(store.aclose)
+    ((severity, what),) = anyio.run(of_store, SqlStore(tmp_path))
     assert severity == "problem"
-    assert f"is held although process {process.pid}, which locked it, is gone" in what
-    anyio.run(until, lambda: not alive(child))
-    assert of_store(JsonlStore(tmp_path)) == []
+    assert "its tables were made by a newer hooksdk (version 99" in what
+
+
+def test_a_file_that_is_no_database_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.db").write_text("notes, and more than a header's length of them " * 30)
+    ((severity, what),) = anyio.run(of_store, SqlStore(tmp_path))
+    assert (severity, "this file is no SQLite database" in what) == ("problem", True)
+    (tmp_path / "hooksdk.db").unlink()
+    (tmp_path / "hooksdk.db").mkdir()
+    ((severity, what),) = anyio.run(of_store, SqlStore(tmp_path))
+    assert (severity, what) == ("problem", f"{tmp_path / 'hooksdk.db'} is no file")
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may open everything")
-def test_a_lock_file_of_somebody_else_is_a_problem(tmp_path: Path) -> None:
-    lock = tmp_path / "ann.lock"
-    lock.touch(mode=0o000)
-    ((severity, what),) = of_store(JsonlStore(tmp_path))
-    assert severity == "problem"
-    assert "a lock cannot be taken" in what
+def test_a_database_of_somebody_else_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.db").touch(mode=0o000)
+    ((severity, what),) = anyio.run(of_store, SqlStore(tmp_path))
+    assert (severity, what) == ("problem", f"{tmp_path / 'hooksdk.db'} cannot be read and written")
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("/home/ann/x.db", "nfs4"),
+        ("/home/ann/my disk/x.db", ""),
+        ("/srv/x.db", "fuse.sshfs"),
+        ("/homes/x.db", ""),
+        ("/x", ""),
+    ],
+)
+def test_a_network_file_system_is_known_by_the_mount_that_the_file_is_in(place: str, kind: str, tmp_path: Path) -> None:
+    mounts = [
+        "/dev/vda1 / ext4 rw 0 0",
+        "nas:/home /home nfs4 rw 0 0",
+        "/dev/vdb1 /home/ann/my\\040disk ext4 rw 0 0",
+        "/dev/vdc1 /srv ext4 rw 0 0",
+        "ann@nas: /srv fuse.sshfs rw 0 0",
+    ]
+    (tmp_path / "mounts").write_text("\n".join(mounts))
+    assert network_file_system(Path(place), tmp_path / "mounts") == kind
+    assert network_file_system(Path(place), tmp_path / "none") == ""

@@ -26,10 +26,11 @@ from reports import (
     words,
 )
 
-from hooksdk import JsonlStore, ToolCall, ToolResult, hooks
+from hooksdk import ToolCall, ToolResult, hooks
 from hooksdk.formats import get_format
 from hooksdk.hooks import AgentStart, BeforeToolCall, Block
 from hooksdk.report import StoredSession, build, page, render
+from hooksdk.stores import SqlStore
 from hooksdk.testing import call, open_session, play
 
 pytestmark = pytest.mark.anyio
@@ -150,7 +151,7 @@ async def test_the_calls_of_a_batch_stand_inside_of_it_and_are_not_missed_in_the
         }
     }
     calls = [{"name": "weather", "arguments": {"city": city}} for city in ("Rome", "Bern")]
-    store = JsonlStore(tmp_path / "sessions")
+    store = SqlStore(tmp_path / "sessions")
     async with open_session("trace_file", "tool_search", tools=TOOLS, config=config, store=store) as session:
         await play(session, [call("tool_call", calls=calls), "Rainy."])
     trace, stored = trace_of(tmp_path), await stored_session(tmp_path)

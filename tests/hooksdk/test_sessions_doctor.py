@@ -1,33 +1,55 @@
-"""`hooksdk sessions doctor`: what it finds in files, what it does about it, and what it keeps of them."""
+"""`hooksdk sessions doctor`: what it finds in the database and in files of earlier versions, what it does about it, and what
+it keeps."""
 
 from __future__ import annotations
 
+import fcntl
 import json
-import subprocess
-import sys
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from commands import environment
+from commands import change, environment
 from test_cli_sessions import held, store_messages, view_of
-from test_doctor import HELD
-from transcripts import OPENAI, body, filled, history, journal_file, messages_file, opened
+from transcripts import OPENAI, body, filled, opened
 from warm import Done, run
 
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
+from hooksdk.stores.upkeep import export_session
 from hooksdk.transcript import Results
 
 pytestmark = pytest.mark.heavy
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> JsonlStore:
+def store(tmp_path: Path) -> Generator[SqlStore]:
     """With the session `s` of three results: the first is trimmed, a trim of the second is queued."""
-    store = JsonlStore(tmp_path / "kept" / "sessions")
+    store = SqlStore(tmp_path / "kept", old_files=tmp_path / "kept" / "sessions")
     anyio.run(filled, store)
-    return store
+    yield store
+    anyio.run(store.aclose)
+
+
+@pytest.fixture
+def old(store: SqlStore, tmp_path: Path) -> Path:
+    """A folder of the session's two files, as earlier versions have kept them, and no database yet."""
+    folder = tmp_path / "kept" / "sessions"
+    anyio.run(export_session, store, "s", folder)
+    anyio.run(store.aclose)
+    for path in (tmp_path / "kept").glob("hooksdk.db*"):
+        path.unlink()
+    return folder
+
+
+def file_of(folder: Path, kind: str) -> Path:
+    (path,) = folder.glob(f"*.{kind}.jsonl")
+    return path
+
+
+def lines_of(folder: Path, kind: str) -> list[bytes]:
+    return file_of(folder, kind).read_bytes().splitlines(keepends=True)
 
 
 def doctor(folder: Path, *arguments: str) -> Done:
@@ -38,185 +60,243 @@ def findings(folder: Path, *arguments: str) -> list[dict[str, Any]]:
     return doctor(folder, "--json", *arguments).json()["findings"]
 
 
-def contents(store: JsonlStore) -> dict[str, bytes]:
+def contents(folder: Path) -> dict[str, bytes]:
     """Of the files in which something is stored."""
-    return {path.name: path.read_bytes() for path in store.directory.rglob("*") if path.suffix not in {".lock", ""}}
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.suffix in {".jsonl", ".json", ".bak"}}
 
 
-def mend(folder: Path, store: JsonlStore, what: str, session_id: str = "s") -> None:
-    """It is told first and nothing is changed; then it is done, and every file that changed is there as it was."""
-    before = contents(store)
-    (finding,) = findings(folder, session_id)
+def mend(folder: Path, old: Path, what: str, *session_id: str) -> None:
+    """It is told first and nothing is changed; then it is done, every file that changed is there as it was, and the
+    next command takes the session over."""
+    before = contents(old)
+    (finding,) = findings(folder, *session_id)
     assert what in finding["what"]
     assert finding["remedy"]
-    assert (finding["state"], contents(store)) == ("open", before)
-    (mended,) = findings(folder, session_id, "--mend")
+    assert (finding["state"], contents(old)) == ("open", before)
+    (mended,) = findings(folder, *session_id, "--mend")
     assert (mended["state"], mended["remedy"]) == ("mended", finding["remedy"])
     path = Path(mended["file"])
     assert Path(mended["backup"]).read_bytes() == before[path.name]
-    after = contents(store)
-    assert {name for name in before if before[name] != after.get(name)} == {path.name}
-    assert findings(folder, session_id) == []
+    assert Path(mended["backup"]).stat().st_mode & 0o777 == 0o600
+    assert {name for name in before if before[name] != contents(old).get(name)} == {path.name}
+    assert findings(folder) == []
+    assert list(old.glob("*.jsonl")) == []
 
 
-def test_a_healthy_store_has_no_problems(store: JsonlStore, tmp_path: Path) -> None:
+# The database
+
+
+def test_a_healthy_store_has_no_problems(store: SqlStore, tmp_path: Path) -> None:
     done = doctor(tmp_path)
-    assert (done.code, done.out, done.err) == (0, f"0 problems in {store.directory}\n", "")
+    assert (done.code, done.out, done.err) == (0, f"0 problems in {store.file}\n", "")
+
+
+def test_nothing_is_made_where_there_is_no_store(tmp_path: Path) -> None:
+    assert doctor(tmp_path).code == 0
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("statement", "who", "what"),
+    [
+        ("UPDATE hooksdk_messages SET body = '{}' WHERE position = 2", "s", "position 2: this row was changed"),
+        ("DELETE FROM hooksdk_journal WHERE position = 2", "s", "hooksdk_journal, position 2: this row is missing"),
+        ("DELETE FROM hooksdk_sessions", "database", "the sum over all sessions does not fit: at least 1 are gone"),
+        ("UPDATE hooksdk_values SET body = '2'", "values", "this row was changed by somebody else"),
+    ],
+)
+def test_what_somebody_else_has_changed_is_told_with_its_session(
+    statement: str, who: str, what: str, store: SqlStore, tmp_path: Path
+) -> None:
+    anyio.run(store.set_value, "watch", "key", 1)
+    change(store, statement)
+    done = doctor(tmp_path)
+    assert done.code == 1
+    assert any(f"problem  {who}  " in line and what in line for line in done.out.splitlines())
+    found = findings(tmp_path)
+    assert any(one["who"] == who and what in one["what"] for one in found)
+    assert {one["state"] for one in found} == {"open"}
+
+
+def test_only_the_sessions_that_are_named_are_examined(store: SqlStore, tmp_path: Path) -> None:
+    store_messages(store, [OPENAI.user("hello")], "other")
+    change(store, "DELETE FROM hooksdk_messages WHERE position = 0")
+    assert [one["who"] for one in findings(tmp_path, "other")] == ["other"]
+    assert doctor(tmp_path, "no such session").code == 1
+    assert "2 problems in" in doctor(tmp_path).out
+
+
+def test_what_is_there_is_counted_anew_when_somebody_says_so(store: SqlStore, tmp_path: Path) -> None:
+    anyio.run(store.set_value, "watch", "key", 1)
+    change(store, "DELETE FROM hooksdk_values")
+    (finding,) = findings(tmp_path)
+    assert finding["remedy"] == "count anew what is there"
+    (mended,) = findings(tmp_path, "--mend")
+    assert mended["state"] == "mended"
+    assert findings(tmp_path) == []
+
+
+def test_a_journal_that_cannot_be_understood_is_told(store: SqlStore, tmp_path: Path) -> None:
+    async def work() -> None:
+        log = await store.open_session("s")
+        await log.append_journal([{"kind": "trim"}])
+        await log.close()
+
+    anyio.run(work)
+    done = doctor(tmp_path, "--mend")
+    assert done.code == 1
+    assert "cannot be understood (KeyError: 'n')" in done.out
+
+
+def test_a_held_session_is_examined(store: SqlStore, tmp_path: Path) -> None:
+    with held(store):
+        assert findings(tmp_path, "--mend") == []
+
+
+def test_what_is_whole_is_rescued_into_a_new_database_and_the_rest_is_named(store: SqlStore, tmp_path: Path) -> None:
+    store_messages(store, [OPENAI.user("hello")], "other")
+    anyio.run(store.set_value, "watch", "key", 1)
+    change(store, "DELETE FROM hooksdk_messages WHERE position = 5")
+    done = doctor(tmp_path, "--rescue", "new.db")
+    assert done.code == 1
+    assert "problem  s  hooksdk_messages, position 5: this row is missing" in done.out
+    assert f"copied   1 session and 1 value into {tmp_path / 'new.db'}" in done.out
+    listed = run(
+        ("sessions", "list", "--store", "new.db", "--json"), folder=tmp_path, environment=environment(tmp_path)
+    )
+    assert [one["id"] for one in listed.json()["sessions"]] == ["other"]
+    assert doctor(tmp_path, "--store", "new.db").code == 0
+    again = doctor(tmp_path, "--rescue", "new.db")
+    assert (again.code, "is there already" in again.complaint) == (1, True)
+    assert doctor(tmp_path, "--rescue", "x.db", "--mend").code == 2
+
+
+def test_a_rescue_of_a_healthy_store_has_no_problems(store: SqlStore, tmp_path: Path) -> None:
+    done = doctor(tmp_path, "--rescue", "new.db", "--json")
+    assert (done.code, done.json()["sessions"], done.json()["findings"]) == (0, 1, [])
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+    (tmp_path / "notes.db").write_text("not a database, but longer than its header would be" * 20)
+    done = doctor(tmp_path, "--store", "notes.db")
+    assert (done.code, "this file is no SQLite database" in done.err + done.out) == (1, True)
+
+
+# Files of earlier versions
 
 
 @pytest.mark.parametrize("torn", [b'{"role": "us', b" {}\n {", b"\0\0\0\0"])
-@pytest.mark.parametrize("file_of", [messages_file, journal_file])
-def test_a_torn_end_is_cut_off(file_of: Any, torn: bytes, store: JsonlStore, tmp_path: Path) -> None:
-    path: Path = file_of(store)
-    whole = path.read_bytes()
-    path.write_bytes(whole + torn)
-    mend(tmp_path, store, f"it ends in {len(torn)} bytes")
-    assert path.read_bytes() == whole
+@pytest.mark.parametrize("kind", ["messages", "journal"])
+def test_a_torn_end_is_no_damage_and_is_taken_over_without_it(
+    kind: str, torn: bytes, old: Path, tmp_path: Path
+) -> None:
+    with file_of(old, kind).open("ab") as file:
+        file.write(torn)
+    assert findings(tmp_path) == []
+    assert len(view_of(SqlStore(tmp_path / "kept"))) == 8
 
 
-@pytest.mark.parametrize("file_of", [messages_file, journal_file])
-def test_glued_lines_are_parted_and_nothing_is_lost(file_of: Any, store: JsonlStore, tmp_path: Path) -> None:
-    path: Path = file_of(store)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([lines[0].rstrip(), *lines[1:]]))
-    mend(tmp_path, store, "line 1 is several lines glued together")
-    assert [json.loads(line) for line in path.read_bytes().splitlines()] == [json.loads(line) for line in lines]
+@pytest.mark.parametrize("kind", ["messages", "journal"])
+def test_glued_lines_are_parted_and_nothing_is_lost(kind: str, old: Path, tmp_path: Path) -> None:
+    lines = lines_of(old, kind)
+    file_of(old, kind).write_bytes(b"".join([lines[0].rstrip(), *lines[1:]]))
+    mend(tmp_path, old, "line 1 is several lines glued together")
+    kept = file_of(old / "before-hooksdk.db", kind).read_bytes().splitlines()
+    assert [json.loads(line) for line in kept] == [json.loads(line) for line in lines]
 
 
-def test_a_damaged_line_of_a_journal_is_left_out_and_the_other_lines_count(store: JsonlStore, tmp_path: Path) -> None:
-    path = journal_file(store)
-    lines = path.read_bytes().splitlines(keepends=True)
+def test_a_damaged_line_of_a_journal_is_left_out_and_the_other_lines_count(old: Path, tmp_path: Path) -> None:
+    lines = lines_of(old, "journal")
     assert b'"text":"[Result r2' in lines[-1]
-    path.write_bytes(b"".join([*lines[:-1], b"no JSON\n"]))
-    mend(tmp_path, store, f"line {len(lines)} is not JSON")
-    view = view_of(store)
+    file_of(old, "journal").write_bytes(b"".join([*lines[:-1], b"no JSON\n"]))
+    mend(tmp_path, old, f"line {len(lines)} is not JSON")
+    view = view_of(SqlStore(tmp_path / "kept"))
     assert [view[at]["content"][:10] for at in (2, 4)] == ["[Result r1", body(2)[:10]]
 
 
-def test_messages_end_before_a_damaged_line_and_the_journal_follows(store: JsonlStore, tmp_path: Path) -> None:
-    path = messages_file(store)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:4], b"\0" * 20 + b"\n", *lines[5:]]))
-    messages, journal = findings(tmp_path, "--mend")
-    assert "line 5 holds a block of zeros" in messages["what"]
-    assert "3 messages after it would be in the backup alone" in messages["remedy"]
-    assert "8 messages were stored, and now there are 4" in journal["what"]
-    assert [one["state"] for one in (messages, journal)] == ["mended", "mended"]
-    assert [json.loads(line) for line in path.read_bytes().splitlines()] == [json.loads(line) for line in lines[:4]]
-    assert view_of(store)[2]["content"].startswith("[Result r1")
+def test_messages_end_before_a_damaged_line(old: Path, tmp_path: Path) -> None:
+    lines = lines_of(old, "messages")
+    file_of(old, "messages").write_bytes(b"".join([*lines[:4], b"\0" * 20 + b"\n", *lines[5:]]))
+    (finding,) = findings(tmp_path)
+    assert "3 messages after it would be in the backup alone" in finding["remedy"]
+    mend(tmp_path, old, "line 5 holds a block of zeros")
+    view = view_of(SqlStore(tmp_path / "kept"))
+    assert [one["role"] for one in view[:4]] == [json.loads(line)["role"] for line in lines[:4]]
+    assert view[2]["content"].startswith("[Result r1")
 
 
-async def _compacted(store: JsonlStore) -> None:
-    async with opened(store) as transcript:
-        await transcript.append([OPENAI.user("more")])
-        await transcript.compact([OPENAI.user("the summary")])
-        await transcript.append(history(OPENAI, [body(4)])[1:])
-        await Results(transcript, "p").trim("r4", "fourth")
-        await transcript.drain()
-
-
-@pytest.mark.parametrize("lines", [1, 4, 6, 9, 11])
-def test_a_journal_ahead_of_its_messages_is_mended_without_a_change_of_the_view(
-    lines: int, store: JsonlStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    anyio.run(_compacted, store)
-    path = messages_file(store)
-    steps = [line.lstrip() for line in path.read_bytes().splitlines(keepends=True)]  # of one message each
-    path.write_bytes(b"".join(steps[:lines]))
-    copy = JsonlStore(tmp_path / "copy")
-    copy.directory.mkdir()
-    for file in (path, journal_file(store)):
-        (copy.directory / file.name).write_bytes(file.read_bytes())
-    mend(tmp_path, store, f"and now there are {lines}")
-    before = view_of(copy)
-    caplog.clear()
-    assert view_of(store) == before
-    assert [record.getMessage() for record in caplog.records if "left out" in record.getMessage()] == []
-
-
-def test_a_lost_first_line_is_written_anew_for_who_knows_the_session(store: JsonlStore, tmp_path: Path) -> None:
-    path = journal_file(store)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([b"no JSON\n", *lines[1:]]))
+def test_a_lost_first_line_is_written_anew_for_who_knows_the_session(old: Path, tmp_path: Path) -> None:
+    lines = lines_of(old, "journal")
+    file_of(old, "journal").write_bytes(b"".join([b"no JSON\n", *lines[1:]]))
     (finding,) = findings(tmp_path, "--mend")
     assert (finding["state"], finding["remedy"]) == ("open", "")
     assert finding["advice"].endswith("hooksdk sessions doctor ID --mend")
-    mend(tmp_path, store, "its first line, which names the session, is lost")
-    assert anyio.run(store.list_sessions) == ["s"]
-    assert view_of(store)[2]["content"].startswith("[Result r1")
+    mend(tmp_path, old, "its first line, which names the session, is lost", "s")
+    assert view_of(SqlStore(tmp_path / "kept"))[2]["content"].startswith("[Result r1")
 
 
-def test_a_journal_of_a_newer_version_is_left_alone(store: JsonlStore, tmp_path: Path) -> None:
-    path = journal_file(store)
-    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2', 1) + b"{")
-    before = contents(store)
+def test_messages_without_a_journal_are_told_and_get_one(old: Path, tmp_path: Path) -> None:
+    file_of(old, "journal").unlink()
+    (finding,) = findings(tmp_path)
+    assert "the messages have no journal" in finding["what"]
+    (mended,) = findings(tmp_path, "s", "--mend")
+    assert (mended["state"], mended["backup"]) == ("mended", None)
+    assert findings(tmp_path) == []
+    assert anyio.run(SqlStore(tmp_path / "kept").list_sessions) == ["s"]
+
+
+def test_a_journal_of_a_newer_version_is_left_alone(old: Path, tmp_path: Path) -> None:
+    path = file_of(old, "journal")
+    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2', 1) + b"{")
+    before = contents(old)
     assert doctor(tmp_path, "--mend").code == 1
-    assert contents(store) == before
+    assert contents(old) == before
 
 
-def test_a_journal_that_cannot_be_understood_is_told_and_left_alone(store: JsonlStore, tmp_path: Path) -> None:
-    with journal_file(store).open("ab") as file:
-        file.write(b'{"kind":"trim"}\n')
-    before = contents(store)
-    done = doctor(tmp_path, "--mend")
-    assert (done.code, contents(store)) == (1, before)
-    assert "it cannot be understood (KeyError: 'n')" in done.out
-
-
-def test_values_that_cannot_be_read_are_moved_aside(store: JsonlStore, tmp_path: Path) -> None:
-    anyio.run(store.set_value, "watch", "key", 1)
-    (path,) = (store.directory / "values").glob("*.json")
+def test_values_that_cannot_be_read_are_moved_aside(store: SqlStore, tmp_path: Path) -> None:
+    path = tmp_path / "kept" / "sessions" / "values" / "watch.json"
+    path.parent.mkdir(parents=True)
     path.write_text("{")
     (finding,) = findings(tmp_path)
     assert (finding["who"], finding["state"], path.read_text()) == ("values", "open", "{")
     (mended,) = findings(tmp_path, "--mend")
     assert Path(mended["backup"]).read_text() == "{"
-    assert anyio.run(store.get_value, "watch", "key") is None
+    assert findings(tmp_path) == []
 
 
-def test_a_held_session_is_examined_and_not_mended(store: JsonlStore, tmp_path: Path) -> None:
-    with held(store) as process:
-        with messages_file(store).open("ab") as file:
-            file.write(b"{}{}\n{")
-        before = contents(store)
+def test_files_that_an_earlier_version_has_open_are_not_mended(old: Path, tmp_path: Path) -> None:
+    with file_of(old, "messages").open("ab") as file:
+        file.write(b"{}{}\n")
+    before = contents(old)
+    lock = file_of(old, "journal").with_name(file_of(old, "journal").name.replace(".journal.jsonl", ".lock"))
+    with lock.open("w") as holder:
+        fcntl.flock(holder, fcntl.LOCK_EX)
         (finding,) = findings(tmp_path, "--mend")
         assert (finding["state"], "glued" in finding["what"]) == ("open", True)
-        assert f"held by process {process}" in finding["advice"]
-        assert contents(store) == before
+        assert "earlier version of hooksdk has it open" in finding["advice"]
+        assert contents(old) == before
+    mend(tmp_path, old, "glued")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell who took a lock")
-def test_a_lock_that_outlives_its_holder_is_replaced(store: JsonlStore, tmp_path: Path) -> None:
-    (lock,) = store.directory.glob("*.lock")
-    command = [sys.executable, "-c", HELD, str(lock)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.wait()
-        (finding,) = findings(tmp_path)
-        assert f"process {process.pid}, which took it, is gone" in finding["what"]
-        (mended,) = findings(tmp_path, "--mend")
-        assert mended["state"] == "mended"
-        assert len(view_of(store)) == 8
+def test_an_earlier_backup_is_not_overwritten(old: Path, tmp_path: Path) -> None:
+    path = file_of(old, "messages")
+    path.with_name(f"{path.name}.1.bak").write_text("mine")
+    path.write_bytes(lines_of(old, "messages")[0] + b"no JSON\n")
+    (mended,) = findings(tmp_path, "--mend")
+    assert mended["backup"] == f"{path}.2.bak"
+    assert path.with_name(f"{path.name}.1.bak").read_text() == "mine"
 
 
-def test_every_mend_keeps_a_backup_of_its_own_and_deleting_the_session_removes_them(
-    store: JsonlStore, tmp_path: Path
-) -> None:
-    for number in (1, 2):
-        with messages_file(store).open("ab") as file:
-            file.write(b"{")
-        (mended,) = findings(tmp_path, "--mend")
-        assert mended["backup"] == f"{messages_file(store)}.{number}.bak"
-        assert Path(mended["backup"]).stat().st_mode & 0o777 == 0o600
-    assert anyio.run(store.delete_session, "s") is True
-    assert list(store.directory.glob("*s*.bak")) == []
+async def _trimmed(store: SqlStore) -> None:
+    async with opened(store) as transcript:
+        await Results(transcript, "p").trim("r3", "third")
 
 
-def test_only_the_sessions_that_are_named_are_examined(store: JsonlStore, tmp_path: Path) -> None:
-    store_messages(store, [OPENAI.user("hello")], "other")
-    for path in store.directory.glob("*.messages.jsonl"):
-        path.write_bytes(path.read_bytes() + b"{")
-    assert [one["who"] for one in findings(tmp_path, "other", "--mend")] == ["other"]
-    done = doctor(tmp_path)
-    assert (done.code, "1 problem in" in done.out, "--mend would cut off this byte" in done.out) == (1, True, True)
+def test_a_session_that_was_mended_goes_on(old: Path, tmp_path: Path) -> None:
+    lines = lines_of(old, "journal")
+    file_of(old, "journal").write_bytes(b"".join([*lines, b"[]\n"]))
+    mend(tmp_path, old, "is no JSON object")
+    store = SqlStore(tmp_path / "kept")
+    anyio.run(_trimmed, store)
+    assert view_of(store)[6]["content"].startswith("[Result r3")
+    anyio.run(store.aclose)

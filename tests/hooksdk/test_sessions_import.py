@@ -12,7 +12,7 @@ from history_samples import CLAUDE_CODE, GEMINI, LONG, sqlite_file
 from hooksdk import Host
 from hooksdk.config import Config
 from hooksdk.histories import read_history
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
 from tests.postgres import Postgres
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
@@ -39,7 +39,7 @@ async def test_the_session_is_there_with_results_that_can_be_trimmed(tmp_path: P
     assert "5 messages, 2 tool results of about" in done.out
     assert "claude-code, kept as anthropic" in done.out
     assert "note      left out: lines of type 'summary' (1)" in done.out
-    async with Host(store=JsonlStore(tmp_path / "kept-here"), config=Config()) as host, host.session("5f1c") as session:
+    async with Host(store=SqlStore(tmp_path / "kept-here"), config=Config()) as host, host.session("5f1c") as session:
         assert session.messages == read_history(CLAUDE_CODE).messages
         assert (await session.trim("r1", "DEBUG is on")).status == "applied"
         assert LONG not in str(session.view)

@@ -260,7 +260,8 @@ def _with_store(project: Path, folder: str | None, look: Callable[[Store], Await
     """The result of `look` for a project's store, or for the one that `--store` names."""
 
     async def work() -> T:
-        async with aclosing(open_store(project_config(project, folder).store)) as store:
+        config = project_config(project, folder)
+        async with aclosing(open_store(config.store, config.sessions)) as store:
             return await look(store)
 
     return anyio.run(work)

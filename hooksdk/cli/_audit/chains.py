@@ -35,9 +35,9 @@ def typed_sources(files: Sequence[str]) -> list[Source]:
     return [*sources, *map(file_source, paths)]
 
 
-def _stored(spec: str, name: str) -> Source:
+def _stored(spec: str, name: str, sessions: Mapping[str, Any] | None = None) -> Source:
     async def read() -> Source:
-        async with aclosing(open_store(spec)) as store:
+        async with aclosing(open_store(spec, sessions)) as store:
             return await read_store(store, name)
 
     return anyio.run(read)
@@ -63,7 +63,7 @@ def sources_of(project: Path, files: Sequence[str]) -> list[Source]:
     if plugin is None:
         raise CommandProblem("the plugin audit is not installed here: name the files of the chain")
     if plugin.config.to == "store":
-        return [_stored(str(config.store), "the chain in the store")]
+        return [_stored(str(config.store), "the chain in the store", config.sessions)]
     paths = plugin.holder.files(plugin.config)
     if not paths:
         raise CommandProblem("there is no chain here yet: enable the plugin with [plugins.audit], or name the files")

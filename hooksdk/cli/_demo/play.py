@@ -34,6 +34,7 @@ from hooksdk.cli._project import store_spec
 from hooksdk.cli._run.approver import ask_here, grant_all
 from hooksdk.cli._run.timeline import Timeline
 from hooksdk.config import without_password
+from hooksdk.stores.sql import FILE_NAME
 from hooksdk.testing import ScriptedModel, Turn
 
 _IMPORTED = time.monotonic()
@@ -206,8 +207,7 @@ def _write_mcp(folder: Path) -> str | None:
 
 def _summary(folder: Path, session: Session, outcome: Outcome, options: DemoOptions) -> dict[str, Any]:
     spreadsheet = folder / "workspace" / options.office.file_name
-    transcript = next((folder / "sessions").glob("*.messages.jsonl"), None)
-    place = str(transcript) if transcript and options.kept else None
+    place = str(folder / "sessions" / FILE_NAME) if options.kept else None
     if options.store:
         place = shlex.join(["hooksdk", "sessions", "show", session.id, "--store", without_password(options.store)])
     complete = spreadsheet.is_file()

@@ -31,7 +31,7 @@ from hooksdk.hooks import HOOKS
 from hooksdk.host import Plugin, load_plugins, plugins_at
 from hooksdk.patterns import ToolPattern, near_misses, near_tools
 from hooksdk.records import Record, Unmatched
-from hooksdk.stores import JsonlStore, open_store
+from hooksdk.stores import SqlStore, open_store
 from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
@@ -119,8 +119,8 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     report.send(judging=judging)
     examine_plugins(report, config, plugins, without)
     report.step("looking for runs that stand still", SESSION_SECONDS)
-    async with aclosing(open_store(config.store)) as store:
-        for problem in [*examine_store(store), *await examine_runs(store, config.store or "")]:
+    async with aclosing(open_store(config.store, config.sessions)) as store:
+        for problem in [*await examine_store(store), *await examine_runs(store, config.store or "")]:
             report.send(finding=asdict(problem))
     _examine_guard(report, project)
     report.step("starting servers and opening a session", SESSION_SECONDS)
@@ -295,8 +295,9 @@ async def _open_session(
     report: Report, config: Config, order: dict[str, Any], holders: Sequence[Any]
 ) -> list[Tool] | None:
     project = Path(order["project"])
-    store = open_store(config.store)
-    kept = ThrowawayStore(store) if not isinstance(store, JsonlStore) or store.directory.is_dir() else MemoryStore()
+    store = open_store(config.store, config.sessions)
+    is_absent = isinstance(store, SqlStore) and store.file is not None and not store.file.exists()
+    kept = MemoryStore() if is_absent else ThrowawayStore(store)
     async with Host([Doctor, *holders], store=kept, config=config, folder=project) as host:
         tools, missing = await _server_tools(report, host, order["mcp"])
         async with host.session() as session:

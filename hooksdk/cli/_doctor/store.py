@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from hooksdk.cli._doctor.examination import Symptom
 from hooksdk.cli._sessions.waiting import standing_runs
-from hooksdk.errors import HookSDKError
-from hooksdk.stores import JsonlStore, Store
-from hooksdk.stores.locks import held_locks, is_held
+from hooksdk.errors import HookSDKError, StoreError
+from hooksdk.stores import SqlStore, Store
+from hooksdk.stores.files import network_file_system
+from hooksdk.stores.upkeep import list_holders
 
-PROC_LOCKS = Path("/proc/locks")
 
-
-def examine_store(store: Store) -> Iterator[Symptom]:
-    """The problems of a `JsonlStore`'s folder, in which nothing is changed."""
-    if not isinstance(store, JsonlStore):
-        return
-    directory = store.directory
-    if problem := why_not_writable(directory):
-        advice = 'Write store = "jsonl:FOLDER" with a folder that you may write, or correct this one\'s permissions'
-        yield Symptom(severity="problem", who="store", what=f"{directory} cannot be written: {problem}", advice=advice)
-        return
-    holders = _holders()
+async def examine_store(store: Store) -> list[Symptom]:
+    """The problems of a database, and the sessions in it that somebody has open."""
+    if not isinstance(store, SqlStore):
+        return []
+    if store.file is not None and (problem := why_not_usable(store.file)):
+        advice = (
+            'Write store = "jsonl:FOLDER" with a local folder that you may write, or correct this one\'s permissions'
+        )
+        return [Symptom(severity="problem", who="store", what=problem, advice=advice)]
     try:
-        for path in held_locks(directory):
-            yield _held(path, holders.get(path.stat().st_ino))
-    except OSError as error:
-        advice = f"Give the files in {directory} to the user that runs hooksdk"
-        yield Symptom(severity="problem", who="store", what=f"a lock cannot be taken: {error}", advice=advice)
+        holders = await list_holders(store)
+    except StoreError as error:
+        advice = "hooksdk sessions doctor looks at all of it" if store.file else "Correct the URL, or start the server"
+        return [Symptom(severity="problem", who="store", what=f"it cannot be read: {error}", advice=advice)]
+    return [
+        Symptom(severity="notice", who="store", what=f"session {session_id} is open in {holder}")
+        for session_id, holder in sorted(holders.items())
+    ]
 
 
 async def examine_runs(store: Store, url: str) -> list[Symptom]:
@@ -43,6 +43,17 @@ async def examine_runs(store: Store, url: str) -> list[Symptom]:
     what = "stand still: no worker of it lives"
     advice = "Start a worker of that version, or move them: hooksdk sessions waiting --json has their ids"
     return [Symptom(severity="problem", who="store", what=f"{one}, {what}", advice=advice) for one in runs]
+
+
+def why_not_usable(file: Path) -> str:
+    """Why no database can be kept in this file; empty where one can."""
+    if problem := why_not_writable(file.parent):
+        return f"{file.parent} cannot be written: {problem}"
+    if file.exists() and not (file.is_file() and os.access(file, os.R_OK | os.W_OK)):
+        return f"{file} cannot be read and written" if file.is_file() else f"{file} is no file"
+    if kind := network_file_system(file):
+        return f"{file} is on a network file system ({kind}), where SQLite's locks and shared memory do not hold"
+    return ""
 
 
 def why_not_writable(directory: Path) -> str:
@@ -59,42 +70,3 @@ def why_not_writable(directory: Path) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
-
-
-def _held(path: Path, holder: int | None) -> Symptom:
-    session = path.name.removesuffix(".lock")
-    if holder is None or _is_alive(holder):
-        who = f"process {holder}" if holder else "another process"
-        return Symptom(severity="notice", who="store", what=f"session file {session} is open in {who}")
-    what = f"session file {session} is held although process {holder}, which locked it, is gone: a child of it lives on"
-    return Symptom(
-        severity="problem", who="store", what=what, advice="hooksdk sessions doctor --mend takes the lock away"
-    )
-
-
-def outlived_lock(path: Path) -> int | None:
-    """The ended process that took this lock, if a child that it forked still holds it; else None."""
-    holder = _holders().get(path.stat().st_ino) if is_held(path) else None
-    return holder if holder and not _is_alive(holder) else None
-
-
-def _holders() -> dict[int, int]:
-    """The process that took the lock on each inode, on systems that tell."""
-    holders: dict[int, int] = {}
-    if PROC_LOCKS.is_file():
-        for line in PROC_LOCKS.read_text().splitlines():
-            # 1: FLOCK ADVISORY WRITE 4711 08:01:131 0 EOF
-            words = line.split()
-            if len(words) == 8 and words[1] == "FLOCK":
-                holders[int(words[5].rpartition(":")[2])] = int(words[4])
-    return holders
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # somebody else's
-    return True

@@ -100,7 +100,7 @@ class GatewayProject:
             on_change=lambda _server: self.gateway.tools_changed(),
         )
         # Not the host's own: the next host goes on with the same store.
-        self.store = open_store(config.store or "jsonl")
+        self.store = open_store(config.store or "jsonl", config.sessions)
         self.host = self._host(config)
         self._leave_host = anyio.Event()
         self._group: TaskGroup | None = None

@@ -13,7 +13,7 @@ import anyio
 import typer
 from rich.console import Console
 
-from hooksdk import Host, JsonlStore, Tool
+from hooksdk import Host, Tool
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
 from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
 from hooksdk.cli._options import WINDOW, ContextWindow, Json, Mcp, Plugins, Project, import_plugins, takes
@@ -30,7 +30,6 @@ from hooksdk.costs import PriceList, Spent
 from hooksdk.errors import did_you_mean
 from hooksdk.formats import get_format
 from hooksdk.stores import SqlStore, Store
-from hooksdk.stores.jsonl import file_name
 
 run_app = typer.Typer(add_completion=False)
 # The exit code of a run that a limit stopped.
@@ -232,9 +231,7 @@ async def _session_id(store: Store, options: RunOptions) -> str:
 
 
 def _transcript(store: Store, session_id: str) -> str:
-    if isinstance(store, JsonlStore):
-        return str(store.directory.resolve() / f"{file_name(session_id)}.messages.jsonl")
-    return f"{store}, session {session_id}" if isinstance(store, SqlStore) else ""
+    return f"{_place(store)}, session {session_id}" if isinstance(store, SqlStore) else ""
 
 
 def _place_options(options: RunOptions) -> list[str]:
@@ -256,8 +253,8 @@ def _resume_command(options: RunOptions, model: str, session_id: str) -> str:
 
 def _place(store: Store) -> str:
     if isinstance(store, SqlStore):
-        return str(store)
-    return str(store.directory.resolve()) if isinstance(store, JsonlStore) else "memory: gone when this command ends"
+        return str(store.file.resolve() if store.file else store)
+    return "memory: gone when this command ends"
 
 
 def _summary(outcome: Outcome, spent: Spent, session_id: str) -> str:

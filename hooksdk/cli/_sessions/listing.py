@@ -13,13 +13,11 @@ import typer
 from hooksdk.cli._console import View
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.look import SIZES, Damaged, described, holder_of, look_at, place_of, short_ids, with_store
+from hooksdk.cli._sessions.look import SIZES, Damaged, described, holders_in, look_at, place_of, short_ids, with_store
 from hooksdk.cli._spent import spent_json
 from hooksdk.costs import PriceList, Request, in_dollars, requests_in
 from hooksdk.errors import StoreError
-from hooksdk.stores import JsonlStore, SessionSummary, Store, list_summaries
-from hooksdk.stores.jsonl import file_name
-from hooksdk.tasks import in_thread
+from hooksdk.stores import Store, list_summaries
 from hooksdk.values import clip
 
 _PROMPT_CHARS, _FOLDER_CHARS, _MODEL_CHARS = 200, 28, 24
@@ -41,7 +39,11 @@ def list_sessions(
     """
 
     async def look(opened: Store) -> tuple[list[dict[str, Any]], str]:
-        found = [await _entry(opened, one) for one in await list_summaries(opened)]
+        holders = await holders_in(opened)
+        found: list[dict[str, Any]] = [
+            {**described(one), "held_by": holders.get(one.session_id), "problem": one.problem or None}
+            for one in await list_summaries(opened)
+        ]
         if sizes:
             found = [await _with_sizes(opened, one) for one in found]
         if used:
@@ -64,13 +66,6 @@ def list_sessions(
         headings = ("id", "age", "model", "folder", *(["held by"] if is_held else []), "prompt")
         view.table(headings, _rows(sessions, [_face_of(one, project, is_held=is_held) for one in sessions]))
     view.show(as_json=as_json)
-
-
-async def _entry(store: Store, summary: SessionSummary) -> dict[str, Any]:
-    holder = ""
-    if isinstance(store, JsonlStore):
-        holder = await in_thread(holder_of, store.directory / f"{file_name(summary.session_id)}.lock")
-    return {**described(summary), "held_by": holder or None, "problem": summary.problem or None}
 
 
 async def _with_sizes(store: Store, entry: dict[str, Any]) -> dict[str, Any]:

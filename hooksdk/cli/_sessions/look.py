@@ -26,9 +26,9 @@ from hooksdk.config import state_folder
 from hooksdk.errors import StoreError, did_you_mean
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.histories import History, read_history
-from hooksdk.stores import JsonlStore, SessionSummary, Store, list_summaries, open_store, summarize
-from hooksdk.stores.jsonl import file_name
-from hooksdk.stores.locks import Lease, is_held
+from hooksdk.stores import SessionSummary, SqlStore, Store, list_summaries, open_store, summarize
+from hooksdk.stores.sql import FILE_NAME
+from hooksdk.stores.upkeep import list_holders
 from hooksdk.tasks import in_thread
 from hooksdk.transcript import Entry, Ledger, SessionBeginning
 from hooksdk.values import clip
@@ -111,21 +111,22 @@ def timestamp(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def with_store(project: Path, place: str | None, work: Callable[[Store], Awaitable[T]]) -> T:
+def with_store(project: Path, place: str | None, work: Callable[[SqlStore], Awaitable[T]]) -> T:
     """Do some work on the project's store, or the one at a folder or URL. Raises `CommandProblem` and `ConfigError`."""
     if place is None:
         spec = project_config(project).store
     elif "://" in place:
         spec = place
-    elif place.strip() and Path(place).expanduser().is_dir():
-        spec = f"jsonl:{place}"
+    elif place.strip() and (path := Path(place).expanduser()).exists():
+        spec = f"jsonl:{place}" if path.is_dir() else f"sqlite:///{path}"
     else:
-        raise CommandProblem(f"there is no folder {printable(place)}. --store takes the folder of a store, or a URL")
-    if spec == "memory":
+        what = f"there is no folder or database {printable(place)}"
+        raise CommandProblem(f"{what}. --store takes the folder of a store, its file, or a URL")
+    store = open_store(spec, project_config(project).sessions)
+    if not isinstance(store, SqlStore):
         raise CommandProblem(
             "the configuration keeps sessions in memory, so none outlives its process. Name another store with --store"
         )
-    store = open_store(spec)
 
     async def open_and_close() -> T:
         async with aclosing(store):
@@ -163,26 +164,15 @@ async def look_at(store: Store, session_id: str) -> Look:
         problem = f"the journal of session '{session_id}' cannot be understood ({type(error).__name__}: {error})"
         raise Damaged(problem) from error
     changed = max((float(entry.get("time", 0)) for entry in journal), default=0) or None
-    holder = ""
-    if isinstance(store, JsonlStore):
-        changed, holder = await in_thread(_look_at_files, store.directory / file_name(session_id))
+    holder = (await holders_in(store)).get(session_id, "")
     return Look(
         session_id=session_id, messages=messages, journal=journal, ledger=ledger, changed=changed, holder=holder
     )
 
 
-def _look_at_files(base: Path) -> tuple[float, str]:
-    """When they were last written, and who holds them."""
-    paths = [base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("journal", "messages")]
-    return max(path.stat().st_mtime for path in paths), holder_of(base.with_name(base.name + ".lock"))
-
-
-def holder_of(lock_path: Path) -> str:
-    """The holder of this lock, such as `process 4711`; empty when nobody has it."""
-    try:
-        return (Lease.holder(lock_path) or "another process") if is_held(lock_path) else ""
-    except OSError:  # no lock yet, or a disk that can only be read: nobody writes there
-        return ""
+async def holders_in(store: Store) -> dict[str, str]:
+    """Who holds each session that is open, such as `process 4711 on HOST`."""
+    return await list_holders(store) if isinstance(store, SqlStore) else {}
 
 
 def read_as_sent(file: Path, source: str | None = None) -> History:
@@ -253,7 +243,7 @@ async def newest(store: Store, project: Path) -> SessionSummary:
     ids = {one.session_id for one in summaries}
     whole = [one for one in summaries if one.session_id.rpartition("/")[0] not in ids]
     here = _real(project)
-    if isinstance(store, JsonlStore) and store.directory == state_folder() / "sessions":
+    if isinstance(store, SqlStore) and store.file == state_folder() / FILE_NAME:
         whole = [one for one in whole if one.folder in {"", here}]
     if not whole:
         others = " `hooksdk sessions list` shows those of other folders." if ids else ""
@@ -276,4 +266,4 @@ async def unknown_session(store: Store, session_id: str) -> CommandProblem:
 
 def place_of(store: Store) -> str:
     """The place of a store's sessions, for a message."""
-    return str(store.directory) if isinstance(store, JsonlStore) else "this store"
+    return str(store.file or store) if isinstance(store, SqlStore) else "this store"

@@ -13,6 +13,7 @@ import typer
 from hooksdk.calls import ResultInfo, ToolCall, shown_labels
 from hooksdk.cli._console import CommandProblem, View, counted, json_text, one_line, print_json, safe
 from hooksdk.cli._options import Json, Project, StorePlace
+from hooksdk.cli._sessions.copies import export_files, follow_views
 from hooksdk.cli._sessions.look import Look, SessionId, look_at, timestamp, with_session
 from hooksdk.formats import Message
 from hooksdk.formats.content import describe_part
@@ -62,7 +63,10 @@ def _fields(info: ResultInfo) -> dict[str, Any]:
 
 
 def export_session(
-    session_id: SessionId,
+    session_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+    everything: Annotated[bool, typer.Option("--all")] = False,
+    folder: Annotated[Path | None, typer.Option("--to", metavar="FOLDER")] = None,
+    follow: Annotated[bool, typer.Option("--follow")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE")] = None,
     view: ViewOption = False,
     file_format: Annotated[Literal["jsonl", "json"], typer.Option("--format")] = "jsonl",
@@ -70,13 +74,29 @@ def export_session(
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Write a session's messages out, in the shape that their provider takes.
+    """Write a session's messages out, in the shape that their provider takes; with --to all that is stored of it, in
+    files that `hooksdk sessions import` reads.
 
     Options:
+        session_id: As `hooksdk sessions list` shows it; `last` is the newest of this folder.
+        everything: All sessions, into this folder or that of --to.
+        folder: NAME.messages.jsonl and NAME.journal.jsonl of each session go there.
+        follow: Write NAME.view.jsonl, what the model sees, anew after each change, until Ctrl-C.
         output: A new file; by default stdout.
         file_format: A message a line, or one JSON list.
     """
-    session_id, look = with_session(project, store, session_id, look_at)
+    if (session_id is None) is not everything:
+        raise typer.BadParameter("expected either an id or --all")
+    if everything or follow or folder is not None:
+        if output is not None or view or file_format != "jsonl":
+            raise typer.BadParameter("-o, --view and --format are for the messages of one session alone")
+        if not follow:
+            export_files(session_id, folder or Path(), project, store, as_json=as_json)
+        if as_json:
+            raise typer.BadParameter("--follow has no end, and --json prints one document")
+        follow_views(session_id, folder or Path(), project, store)
+        return
+    session_id, look = with_session(project, store, session_id or "", look_at)
     messages = look.ledger.view if view else look.messages
     facts = {"session": session_id, "format": look.format_name, "view": view}
     if output is not None:

@@ -50,7 +50,7 @@ async def _audit(
     """Review the tools after approving those that `approve` names; None approves all of them."""
     config = project_config(project)
     async with AsyncExitStack() as stack:
-        stored = open_store(config.store)
+        stored = open_store(config.store, config.sessions)
         store = ThrowawayStore(stored)
         stack.push_async_callback(store.aclose)
         # The audit itself is off where the tools are looked for, so that nothing is recorded on the way.
