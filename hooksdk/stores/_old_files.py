@@ -11,9 +11,11 @@ import hashlib
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -33,8 +35,11 @@ logger = logging.getLogger("hooksdk")
 
 # The version in a journal's first line. A file of a higher version is refused.
 VERSION = 1
-# Sessions that are taken over in one transaction.
+# Files whose content is stored in one transaction.
 BATCH = 100
+# Seconds between two looks at a lock, and the looks at one of values.
+PAUSE = 0.02
+TRIES = 250
 # The folder, beside the files, in which they stay once their content is in the database.
 KEPT = "before-hooksdk.db"
 # The space of values that names what was taken over, with the hash of each file.
@@ -171,15 +176,17 @@ def take_over(run: Run, folder: Path, seal: Seal) -> None:
     """Take everything over that the files of this folder have. They stay, in a folder beside. What an earlier version
     has open, and what is damaged, is left for later and told of in the log. Raises `StoreError` where the database
     cannot be written."""
-    paths = old_files(folder)
-    if len(paths) > BATCH:
-        logger.warning("%d files of an earlier version are taken over from %s", len(paths), folder)
-    for start in range(0, len(paths), BATCH):
-        with ExitStack() as locks:
-            batch = [path for path in paths[start : start + BATCH] if locks.enter_context(_held(path))]
-            taken = [path for path in batch if (step := _step(path, seal)) is not None and run(step)]
-            for path in taken:
-                _keep(path)
+    if not old_files(folder):
+        return
+    with _alone(folder):
+        paths = old_files(folder)
+        if len(paths) > BATCH:
+            logger.warning("%d files of an earlier version are taken over from %s", len(paths), folder)
+        for start in range(0, len(paths), BATCH):
+            with ExitStack() as locks:
+                batch = [path for path in paths[start : start + BATCH] if locks.enter_context(_held(path))]
+                for path in run(partial(_take, batch, seal)):
+                    _keep(path)
 
 
 def take_over_session(run: Run, folder: Path, session_id: str, seal: Seal) -> None:
@@ -188,7 +195,7 @@ def take_over_session(run: Run, folder: Path, session_id: str, seal: Seal) -> No
     path = journal_of(folder, session_id)
     if not path.exists():
         return
-    with _held(path) as is_ours:
+    with _alone(folder), _held(path) as is_ours:
         if is_ours:
             session = read_old_session(path)
             if not run(lambda transaction: _insert(transaction, path, session, seal)):
@@ -197,6 +204,11 @@ def take_over_session(run: Run, folder: Path, session_id: str, seal: Seal) -> No
             _keep(path)
         elif path.exists():
             raise SessionBusy(session_id, 0)
+
+
+def _take(paths: Sequence[Path], seal: Seal, transaction: Transaction) -> list[Path]:
+    """Store what these files have, each as it is read; answers those whose content the database has by now."""
+    return [path for path in paths if (step := _step(path, seal)) is not None and step(transaction)]
 
 
 def _step(path: Path, seal: Seal) -> Callable[[Transaction], bool] | None:
@@ -282,6 +294,19 @@ def _note_taken(transaction: Transaction, path: Path, fingerprint: str) -> None:
 
 
 @contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """One process at a time takes over, and the others wait for it: without its values they would go on as if there
+    were none."""
+    fd = os.open(folder / f"{KEPT}.lock", os.O_RDWR | os.O_CREAT | BINARY, 0o600)
+    try:
+        while not lock(fd):
+            time.sleep(PAUSE)
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
 def _held(path: Path) -> Generator[bool]:
     """True while this process alone has the session, or the values, of a file that is still there."""
     is_values = path.suffix == ".json"
@@ -289,6 +314,10 @@ def _held(path: Path) -> Generator[bool]:
     fd = os.open(beside, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
     try:
         is_ours = lock(fd)
+        for _ in range(TRIES if is_values else 0):  # an earlier version locks values for one change
+            if not is_ours:
+                time.sleep(PAUSE)
+                is_ours = lock(fd)
         if not is_ours:
             logger.warning("%s is not taken over: a process with an earlier version of hooksdk has it open", path)
         yield is_ours and path.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -20,11 +21,12 @@ import anyio
 import anyio.from_thread
 import pytest
 
-from hooksdk import Annotations, Host, JsonlStore, MemoryStore, Session, Tool, ToolCall, ToolContext, ToolError, hooks
+from hooksdk import Annotations, Host, MemoryStore, Session, Tool, ToolCall, ToolContext, ToolError, hooks
 from hooksdk.agent import run_agent
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
-from hooksdk.stores import SqlStore, Store
+from hooksdk.stores import SqlStore
 from hooksdk.testing import ScriptedModel, call
+from tests.hooksdk.tables import run_sql
 from tests.stage import USER, OwnStore, make, reply
 
 pytestmark = pytest.mark.anyio
@@ -95,12 +97,9 @@ async def taken_over(url: str, session_id: str) -> AsyncGenerator[Host]:
 
 
 @pytest.mark.both_loops
-@pytest.mark.parametrize("kind", ["memory", "jsonl", "sqlite"])
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_each_holder_of_a_session_has_a_higher_fence(kind: str, tmp_path: Path, asks: Asks) -> None:
-    made: dict[str, Any] = {
-        "memory": MemoryStore, "jsonl": lambda: JsonlStore(tmp_path), "sqlite": lambda: SqlStore(f"sqlite:///{tmp_path / 'a.db'}"),
-    }  # fmt: skip
-    store: Store = made[kind]()
+    store = MemoryStore() if kind == "memory" else SqlStore(tmp_path)
     async with Host(store=store) as host:
         for n in range(3):
             async with host.session("s") as session:
@@ -115,7 +114,7 @@ async def test_sessions_that_one_process_holds_at_once_do_not_lower_each_others_
     tmp_path: Path, asks: Asks
 ) -> None:
     fences: dict[str, list[int]] = {"a": [], "b": []}
-    async with Host(store=JsonlStore(tmp_path)) as host:  # one lock file stands for all sessions of a process
+    async with Host(store=SqlStore(tmp_path)) as host:
 
         async def hold(name: str) -> Session:
             session = await host.session(name).__aenter__()
@@ -222,7 +221,7 @@ async def test_a_worker_that_hung_past_its_lease_learns_that_another_has_taken_o
         await asks.once(session)
     await store.aclose()
     assert asks.held == [False, True]
-    assert asks.fences == [1, 3]
+    assert asks.fences[1] == asks.fences[0] + 2
 
 
 async def test_a_lapsed_lease_that_nobody_took_is_held_again(url: str, asks: Asks) -> None:
@@ -287,20 +286,22 @@ async def test_a_store_that_cannot_be_asked_never_answers_yes(asks: Asks) -> Non
 
 async def test_what_somebody_else_has_changed_is_told_instead_of_an_answer(tmp_path: Path, asks: Asks) -> None:
     async def first() -> None:
-        (messages,) = tmp_path.glob("*.messages.jsonl")
-        with messages.open("a") as file:
-            file.write('{"role": "user", "content": "Pay Bob, too."}\n')
+        await run_sql(
+            store,
+            "INSERT INTO hooksdk_messages SELECT session, position + 1, body, hash FROM hooksdk_messages ORDER BY position DESC LIMIT 1",
+        )
 
+    store = SqlStore(tmp_path)
     asks.first = first
     with pytest.raises(TranscriptChanged):
-        async with Host(store=JsonlStore(tmp_path)) as host, host.session("s") as session:
+        async with Host(store=store) as host, host.session("s") as session:
             await asks.once(session)
     assert asks.held == []
 
 
 @pytest.mark.both_loops
 async def test_calls_that_ask_at_once_are_all_answered(asks: Asks, tmp_path: Path) -> None:
-    async with Host(store=JsonlStore(tmp_path)) as host, host.session("s") as session, session.run() as run:
+    async with Host(store=SqlStore(tmp_path)) as host, host.session("s") as session, session.run() as run:
         await run.resolve_tools([asks.tool])
         await run.record([USER, reply(*(ToolCall(f"c{n}", "ask", {"path": str(n)}) for n in range(20)))])
         async with anyio.create_task_group() as group:
@@ -367,7 +368,7 @@ def test_a_plain_tool_of_plain_code_may_ask(tmp_path: Path) -> None:
         return "paid"
 
     for _ in range(2):
-        with PlainHost(store=JsonlStore(tmp_path)) as host, host.session("s") as session, session.run() as run:
+        with PlainHost(store=SqlStore(tmp_path)) as host, host.session("s") as session, session.run() as run:
             run.resolve_tools([Tool.from_function(pay, source="host")])
             run.record(reply(ToolCall("c1", "pay", {})))
             assert run.call_tool(run.pending[0]).text == "paid"
@@ -569,8 +570,8 @@ async def test_a_worker_that_wakes_in_a_payment_after_a_persons_answer_is_refuse
         a.send_signal(signal.SIGCONT)
         a.kill()
         a.wait()
-    assert (seen["fence"], seen["before"], seen["held"]) == (1, True, False)
-    assert seen["bank"].startswith("refused: fence 1, and another worker came with ")
+    assert (seen["before"], seen["held"]) == (True, False)
+    assert re.match(r"refused: fence \d+, and another worker came with ", seen["bank"])
     assert (folder / "heir.json").exists() == (answer == "yes")
     assert paid(type(bank)(folder / "bank.db")) == (["ann"] if answer == "yes" else [])
     others = (folder / "paid").read_text().split()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from ledgers import JSON, STEPS, knowledge, play_steps
-from transcripts import OPENAI, call, history, journal_file, messages_file, opened
+from transcripts import OPENAI, call, history, opened
 
 from hooksdk import Host, hooks
 from hooksdk._transcript.changes import change_of, changed, same
@@ -21,16 +19,23 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.rewriting import live_entries
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.hooks import AfterToolCall
-from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store
+from hooksdk.stores import MemoryStore, SqlStore, Store
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results, Transcript
+from tests.hooksdk.tables import rewrite, run_sql
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> JsonlStore:
-    return JsonlStore(tmp_path)
+async def store(tmp_path: Path) -> AsyncGenerator[SqlStore]:
+    made = SqlStore(tmp_path)
+    yield made
+    await made.aclose()
+
+
+async def journal_size(store: Store) -> int:
+    return len(json.dumps((await store.read_session("s"))[1]))
 
 
 # --- what changed ---
@@ -55,7 +60,7 @@ class CallLog:
         self._state.setdefault("calls", []).append([event.call.name, event.call.id])
 
 
-async def _journal_after(store: JsonlStore, calls: int) -> int:
+async def _journal_after(store: Store, calls: int) -> int:
     tool = Tool(name="read_file", execute=lambda: "fine")
     async with Host([CallLog], store=store) as host, host.session("s") as session, session.run() as run:
         await run.resolve_tools([tool])
@@ -64,16 +69,16 @@ async def _journal_after(store: JsonlStore, calls: int) -> int:
             one = ToolCall(f"c{number}", "read_file", {})
             await run.record(OPENAI.reply("", [one]))
             await run.call_tool(one)
-    return journal_file(store).stat().st_size
+    return await journal_size(store)
 
 
 @pytest.mark.heavy
 async def test_a_state_that_grows_with_the_calls_makes_the_journal_grow_with_the_calls(tmp_path: Path) -> None:
-    short, long = [await _journal_after(JsonlStore(tmp_path / str(calls)), calls) for calls in (20, 80)]
+    short, long = [await _journal_after(MemoryStore(), calls) for calls in (20, 80)]
     assert long < 4.5 * short
 
 
-async def test_every_call_is_in_the_state_that_is_stored_after_it(store: JsonlStore) -> None:
+async def test_every_call_is_in_the_state_that_is_stored_after_it(store: SqlStore) -> None:
     async with opened(store) as transcript:
         for number in range(30):
             await transcript.save_state("log", {"calls": list(range(number)), "last": number, "text": "x" * number})
@@ -121,27 +126,8 @@ async def _mostly_void(store: Store) -> Transcript:
     return transcript
 
 
-async def test_a_journal_of_which_most_is_void_is_stored_anew_at_opening(store: JsonlStore) -> None:
-    first = await _mostly_void(store)
-    view, results, messages = first.view, first.list_results(), messages_file(store).read_bytes()
-    await first.close()
-    large = journal_file(store).stat().st_size
-    for _ in range(2):
-        async with opened(store) as transcript:
-            assert (transcript.view, transcript.list_results(), transcript.queued) == (view, results, 1)
-            assert transcript.state("p") == {"notes": "short"}
-    assert journal_file(store).stat().st_size < large / 20
-    assert messages_file(store).read_bytes() == messages
-    async with opened(store) as transcript:
-        await transcript.append([OPENAI.user("more")])
-        await transcript.drain()
-        view = transcript.view
-    async with opened(store) as transcript:
-        assert transcript.view == view
-
-
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
-async def test_a_journal_of_which_most_is_void_is_stored_anew_in_every_other_store_too(
+async def test_a_journal_of_which_most_is_void_is_stored_anew_at_opening(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue("postgres").url() if kind == "postgres" else f"sqlite:///{tmp_path / 'sessions.db'}"
@@ -165,67 +151,47 @@ async def test_a_journal_of_which_most_is_void_is_stored_anew_in_every_other_sto
     await store.aclose()
 
 
-async def test_a_journal_that_is_in_use_is_left_as_it_is(store: JsonlStore) -> None:
+async def test_a_journal_that_is_in_use_is_left_as_it_is(store: SqlStore) -> None:
     async with opened(store) as transcript:
         await transcript.append(history(OPENAI, ["x" * 1_000]))
         for number in range(20):
             await transcript.save_state("p", {"notes": f"{number}" * 10_000})
             await transcript.save_state(f"p{number}", {"notes": f"{number}" * 20_000})
-    before = journal_file(store).read_bytes()
+    before = await store.read_session("s")
     async with opened(store):
         pass
-    assert journal_file(store).read_bytes() == before
+    assert await store.read_session("s") == before
 
 
-async def test_a_journal_whose_messages_were_lost_keeps_every_entry(store: JsonlStore) -> None:
+async def test_a_journal_whose_messages_were_lost_keeps_every_entry(store: SqlStore) -> None:
     await (await _mostly_void(store)).close()
-    before, messages = journal_file(store).read_bytes(), messages_file(store).read_bytes()
-    messages_file(store).write_bytes(messages[: len(messages) // 2])
+    before = (await store.read_session("s"))[1]
+    await rewrite(store, lambda messages: messages[: len(messages) // 2])
     async with opened(store, form=None):
         pass
-    assert journal_file(store).read_bytes() == before
+    assert (await store.read_session("s"))[1] == before
 
 
-async def test_whichever_step_of_the_new_file_fails_the_session_opens_and_what_is_appended_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("event", ["DELETE", "INSERT"])
+async def test_where_the_new_journal_cannot_be_stored_the_session_opens_and_what_is_appended_stays(
+    store: SqlStore, event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The Nth operation on the new journal fails as on a full disk, for every N until none is left to fail."""
-    real, countdown = {name: getattr(os, name) for name in ("open", "write", "fsync", "replace")}, -1
-
-    def failing(name: str) -> Callable[..., Any]:
-        def operation(*arguments: Any, **named: Any) -> Any:
-            nonlocal countdown
-            countdown -= name != "open" or bool(arguments[1] & os.O_CREAT)
-            if countdown == 0:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return real[name](*arguments, **named)
-
-        return operation
-
-    for fails in range(1, 20):
-        store = JsonlStore(tmp_path / str(fails))
-        first = await _mostly_void(store)
-        view = first.view
-        await first.close()
-        large = journal_file(store).stat().st_size
-        log = await store.open_session("s")
-        with monkeypatch.context() as patched:
-            for name in real:
-                patched.setattr(os, name, failing(name))
-            countdown = fails
-            transcript = await Transcript.open(log, "s")
-            exhausted = countdown > 0
-        assert transcript.view == view
-        await transcript.append([OPENAI.user("more")])
-        await transcript.save_state("p", {"notes": "new"})
-        await transcript.close()
-        async with opened(store, form=None) as transcript:
-            assert transcript.view == [*view, OPENAI.user("more")]
-            assert transcript.state("p") == {"notes": "new"}
-        assert journal_file(store).stat().st_size < large / 20  # at the second opening at the latest
-        assert not list(store.directory.glob(".*"))
-        if exhausted:
-            assert fails > 3
-            assert caplog.text.count("stays longer than it need be") == fails - 1
-            return
-    pytest.fail("it never ran out of operations")
+    first = await _mostly_void(store)
+    view = first.view
+    await first.close()
+    large = await journal_size(store)
+    log = await store.open_session("s")
+    abort = "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+    await run_sql(store, f"CREATE TRIGGER full BEFORE {event} ON hooksdk_journal WHEN 1 {abort}")
+    transcript = await Transcript.open(log, "s")
+    assert caplog.text.count("stays longer than it need be") == 1
+    await run_sql(store, "DROP TRIGGER full")
+    assert transcript.view == view
+    assert await journal_size(store) == large
+    await transcript.append([OPENAI.user("more")])
+    await transcript.save_state("p", {"notes": "new"})
+    await transcript.close()
+    async with opened(store, form=None) as transcript:
+        assert transcript.view == [*view, OPENAI.user("more")]
+        assert transcript.state("p") == {"notes": "new"}
+    assert await journal_size(store) < large / 20

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hooksdk import Approval, Host, JsonlStore, Tool, hooks
+from hooksdk import Approval, Host, Tool, hooks
 from hooksdk.approvals import Remembered
 from hooksdk.desk import ApprovalDesk, ApprovalRecords
 from hooksdk.errors import ApprovalPending, StoreError
@@ -78,7 +78,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(params=["files", "database"])
 async def stored(request: pytest.FixtureRequest, home: Path) -> AsyncGenerator[tuple[str, Store]]:
     """Its session, and the store that has it."""
-    store = JsonlStore() if request.param == "files" else SqlStore(f"sqlite:///{home / 'sessions.db'}")
+    store = open_store("jsonl" if request.param == "files" else f"sqlite:///{home / 'sessions.db'}")
     yield request.param, store
     await store.aclose()
 
@@ -178,8 +178,8 @@ async def test_what_waits_is_seen_answered_and_taken_once_under_its_number(store
 
 async def test_each_store_takes_what_is_its_sessions_and_leaves_the_rest(home: Path) -> None:
     assert await states(MemoryStore()) == []
-    assert await states(JsonlStore(home / "other")) == []
-    assert [number for number, _ in await states(JsonlStore())] == [1, 2, 3, 6]
+    assert await states(SqlStore(home / "other")) == []
+    assert [number for number, _ in await states(open_store("jsonl"))] == [1, 2, 3, 6]
     database = SqlStore(f"sqlite:///{home / 'sessions.db'}")
     assert [number for number, _ in await states(database)] == [7, 8, 9, 12]
     await database.aclose()
@@ -189,7 +189,7 @@ async def test_a_ticket_that_0_2_0_gave_counts_still(home: Path) -> None:
     with closing(sqlite3.connect(home / "approvals.db")) as old, old:
         old.execute("update approvals set ticket = 'nonce' where number = 1")
         ((key,),) = old.execute("select key from signing").fetchall()
-    records = ApprovalRecords(JsonlStore())
+    records = ApprovalRecords(open_store("jsonl"))
     assert await records.key() == key
     assert (await records.take_ticket(1, "nonce")) is not None
     assert (await records.take_ticket(1, "nonce")) is None
@@ -217,13 +217,13 @@ async def test_processes_that_begin_at_once_take_each_record_once(home: Path) ->
         process.stdin.flush()
     for process in processes:
         process.communicate(timeout=60)
-    assert await states(JsonlStore()) == WAITING
+    assert await states(open_store("jsonl")) == WAITING
 
 
 @pytest.mark.light(every=5)
 @pytest.mark.parametrize("operation", range(1, 12))
 async def test_a_takeover_that_was_cut_short_is_done_the_next_time(operation: int, home: Path) -> None:
-    store = JsonlStore()
+    store = open_store("jsonl")
 
     class Breaks:
         """The store, until it breaks for good."""
@@ -248,7 +248,7 @@ async def test_a_file_that_cannot_be_read_is_told_and_new_questions_wait(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (home / "approvals.db").write_bytes(b"no database at all " * 100)
-    async with payer("files", JsonlStore()) as pay:
+    async with payer("files", open_store("jsonl")) as pay:
         assert await pay(2) == "waits"
     assert "what waited there cannot be read, and is asked anew: file is not a database" in caplog.text
 
