@@ -20,10 +20,11 @@ from typing import Any
 
 import pluggy
 
-from hooksdk import Config, Host, JsonlStore, MemoryStore, Tool, ToolCall, hooks
+from hooksdk import Config, Host, MemoryStore, Tool, ToolCall, hooks
 from hooksdk._ledger.calls import CallInProgress
 from hooksdk._run.judged import judge_call
 from hooksdk.hooks import AfterToolCall, BeforeToolCall, Block, RunInfo
+from hooksdk.stores import SqlStore
 
 ROUNDS = 41
 Measured = dict[str, float]
@@ -169,7 +170,7 @@ async def draining() -> Measured:
         syncs: list[float] = []
         drains: list[float] = []
         file = os.open(Path(folder) / "raw", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-        async with Host(store=JsonlStore(Path(folder) / "s"), config=NOTHING) as host, host.session("a") as session:
+        async with Host(store=SqlStore(Path(folder) / "s"), config=NOTHING) as host, host.session("a") as session:
             async with session.run() as run:
                 await run.record([{"role": "user", "content": "go"}])
                 for number in range(60):

@@ -22,8 +22,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from hooksdk import Annotations, Host, JsonlStore, Run, Tool, ToolCall
+from hooksdk import Annotations, Host, Run, Tool, ToolCall
 from hooksdk.formats import get_format
+from hooksdk.stores import SqlStore
 
 CHAT = get_format("openai-chat")
 CALLS = {"alone": 1, "ten at once": 10}
@@ -66,7 +67,7 @@ async def measure(folder: Path, rounds: int) -> dict[str, Any]:
         for name in ("read", "act")
     ]  # fmt: skip
     async with AsyncExitStack() as stack:
-        host = await stack.enter_async_context(Host(store=JsonlStore(folder / "store"), config={"allow": []}))
+        host = await stack.enter_async_context(Host(store=SqlStore(folder / "store"), config={"allow": []}))
         runs: dict[str, Run] = {}
         for place, kept in STORES.items():
             session = await stack.enter_async_context(host.session(place))

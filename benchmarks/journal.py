@@ -1,9 +1,9 @@
 """What long sessions cost: `python benchmarks/journal.py [--json]`.
 
 A drain of one trim beside one raw append and fsync with 0.5, 2 and 20 MB stored; recording 1,000 messages one by one beside raw
-appends of the same bytes; opening 10 to 100,000 messages without and with the index that the first opening leaves, with the
-memory that it takes beside the files' size, and what the session is asked for then; the same openings in SQLite. "json.loads"
-is that of all messages, one by one; "cpu" is processor time of the process.
+appends of the same bytes; opening 10 to 100,000 messages without and with the state that is kept of a session, with the memory that
+it takes beside their size, and what the session is asked for then. All of it is in SQLite. "json.loads" is that of all
+messages, one by one; "cpu" is processor time of the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, get_format
-from hooksdk.stores import JsonlStore, SqlStore, Store
+from hooksdk.stores import SqlStore, Store
 from hooksdk.transcript import Results, Transcript
 
 FORM = get_format("openai-chat")
@@ -50,7 +50,7 @@ def raw_append(file: int, data: bytes) -> float:
 
 
 def stored(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.jsonl"))
+    return sum(path.stat().st_size for path in folder.glob("hooksdk.db*"))
 
 
 def fastest(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -61,7 +61,7 @@ def fastest(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
 async def draining(folder: Path, megabytes: float, repeats: int = 100) -> Row:
     """One trim queued and drained, beside one raw append and fsync; taken in turns, so that a slow disk is slow for all."""
     length = max(2_000, int(megabytes * MEGABYTE / 250))
-    transcript = await opened(JsonlStore(folder))
+    transcript = await opened(SqlStore(folder))
     turns = [message for number in range(1, 251) for message in turn(number, length)]
     await transcript.append([FORM.user("go"), *turns, FORM.reply("done")])
     times: dict[str, list[float]] = {"raw": [], "queue": [], "drain": []}
@@ -83,7 +83,7 @@ async def draining(folder: Path, megabytes: float, repeats: int = 100) -> Row:
 
 
 async def recording(folder: Path, count: int = 1_000) -> Row:
-    transcript = await opened(JsonlStore(folder))
+    transcript = await opened(SqlStore(folder))
     messages: Sequence[Message] = [FORM.user(f"{number} ".ljust(500, "x")) for number in range(count)]
     file = os.open(folder / "raw", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     raw = ours = 0.0
@@ -126,7 +126,7 @@ def judging(lines: Sequence[bytes]) -> float:
 
 
 async def openings(store: Store, count: int, length: int, forget: Callable[[], object]) -> tuple[Row, Transcript]:
-    """A session of so many messages, opened after the index was forgotten and with it. Answers it, open, as well."""
+    """A session of so many messages, opened after its state was forgotten and with it. Answers it, open, as well."""
     tries = 5 if count <= 1_000 else 2
     transcript = await opened(store)
     turns = [message for number in range(1, count // 2) for message in turn(number, length)]
@@ -155,26 +155,13 @@ async def openings(store: Store, count: int, length: int, forget: Callable[[], o
     return row, transcript
 
 
-async def opening_rows(file: Path, count: int, length: int) -> Row:
-    store = SqlStore(f"sqlite:///{file}")
-
-    def forget() -> None:
-        with sqlite3.connect(file) as connection:
-            connection.execute("DELETE FROM hooksdk_indexes")
-        connection.close()
-
-    row, transcript = await openings(store, count, length, forget)
-    await transcript.close()
-    await store.aclose()
-    return row
-
-
 async def opening(folder: Path, count: int, length: int) -> list[Row]:
     def forget() -> None:
-        for path in folder.glob("*.index"):
-            path.unlink()
+        with sqlite3.connect(folder / "hooksdk.db") as connection:
+            connection.execute("DELETE FROM hooksdk_states")
+        connection.close()
 
-    row, transcript = await openings(JsonlStore(folder), count, length, forget)
+    row, transcript = await openings(SqlStore(folder), count, length, forget)
     size = stored(folder)
     work: Row = {"messages": count, "MB": size / MEGABYTE}
     clock = Clock()
@@ -204,7 +191,6 @@ async def main(as_json: bool) -> None:
         "Recording one by one",
         "Opening",
         "Then, processor ms",
-        "Opening in SQLite",
     )
     tables: dict[str, list[Row]] = {title: [] for title in titles}
     with tempfile.TemporaryDirectory() as folder:
@@ -213,7 +199,6 @@ async def main(as_json: bool) -> None:
         tables["Recording one by one"].append(await recording(Path(folder) / "record"))
         for count, length in ((10, 300), (1_000, 300), (10_000, 300), (10_000, 2_000), (100_000, 300)):
             rows = await opening(Path(folder) / f"open{count}-{length}", count, length)
-            rows.append(await opening_rows(Path(folder) / f"open{count}-{length}.db", count, length))
             for title, row in zip(titles[2:], rows, strict=True):
                 tables[title].append(row)
     print(json.dumps(tables, indent=2)) if as_json else show(tables)

@@ -152,7 +152,7 @@ async def test_an_open_session_is_examined_while_it_is_written(store: SqlStore) 
 @pytest.fixture
 def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of the messages is kept soon."""
-    monkeypatch.setattr("hooksdk.stores._sql_log.MIN_STATE_BYTES", 1)
+    monkeypatch.setattr("hooksdk.stores._kept_rows.MIN_STATE_BYTES", 1)
 
 
 @pytest.mark.usefixtures("many_rows")

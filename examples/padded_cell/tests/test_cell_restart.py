@@ -16,10 +16,11 @@ import anyio
 import pytest
 from play_cell import BOTH, PLUGIN, settings
 
-from hooksdk import Host, JsonlStore, PluginState, Session, hooks
+from hooksdk import Host, PluginState, Session, hooks
 from hooksdk.agent import run_agent
 from hooksdk.errors import RunBlocked
 from hooksdk.hooks import AfterToolCall
+from hooksdk.stores import SqlStore
 from hooksdk.testing import ScriptedModel, call, open_host, play
 from padded_cell import PaddedCell
 
@@ -77,7 +78,7 @@ class Keeps:
 
 
 async def test_what_plugins_keep_is_on_disk_before_the_command_runs(tmp_path: Path) -> None:
-    store = JsonlStore(tmp_path / "sessions")
+    store = SqlStore(tmp_path / "sessions")
     command = ["grep", "-rq", "note-4711", str(tmp_path / "sessions")]
     async with (
         open_host(PaddedCell, Keeps, store=store) as host,
@@ -221,7 +222,7 @@ async def test_a_lock_file_that_cannot_be_opened_is_told(tmp_path: Path, monkeyp
 
 @both_loops
 async def test_a_host_that_closes_restarts_on_its_way(tmp_path: Path) -> None:
-    mark, store = tmp_path / "restarted", JsonlStore(tmp_path / "sessions")
+    mark, store = tmp_path / "restarted", SqlStore(tmp_path / "sessions")
     async with open_host(PaddedCell, store=store) as host, host.session("a") as session:
         await restart(session, command=["touch", str(mark)])
     assert mark.exists()
@@ -232,13 +233,14 @@ async def test_a_host_that_closes_restarts_on_its_way(tmp_path: Path) -> None:
 
 async def test_the_next_process_tells_of_a_restart_that_ended_the_last_one(tmp_path: Path) -> None:
     script = f"""
+        from pathlib import Path
         import anyio
-        from hooksdk import JsonlStore
+        from hooksdk.stores import SqlStore
         from hooksdk.testing import call, open_host, play
         from padded_cell import PaddedCell
 
         async def main():
-            async with open_host(PaddedCell, store=JsonlStore({str(tmp_path / "sessions")!r})) as host:
+            async with open_host(PaddedCell, store=SqlStore(Path({str(tmp_path / "sessions")!r}))) as host:
                 async with host.session("a") as session:
                     await play(session, [call("safe_restart", command=["sh", "-c", "kill -KILL $PPID"]), "Bye."])
                     await anyio.sleep_forever()
@@ -248,7 +250,7 @@ async def test_the_next_process_tells_of_a_restart_that_ended_the_last_one(tmp_p
     environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
     done = await anyio.run_process([sys.executable, "-c", textwrap.dedent(script)], env=environment, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    async with open_host(PaddedCell, store=JsonlStore(tmp_path / "sessions")) as host, host.session("b") as session:
+    async with open_host(PaddedCell, store=SqlStore(tmp_path / "sessions")) as host, host.session("b") as session:
         report = json.loads((await restart(session, action="status")).result.text)
     assert (report["status"], report["asked_by"]) == ("restarted", "a")
     assert report["note"] == "the process that restarted it has ended, as it was to"
