@@ -18,7 +18,7 @@ from pydantic import Field, PrivateAttr
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
 from hooksdk._config.rules import Remark
-from hooksdk._config.sections import PluginConfig, Sections, Strict, Timeouts
+from hooksdk._config.sections import PluginConfig, Sections, SessionsTable, Strict, Timeouts
 from hooksdk._config.sources import (
     PROJECT_FILES,
     TRUST_TABLE,
@@ -118,14 +118,6 @@ def _check_prices(table: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
-def _check_sessions(table: dict[str, Any]) -> dict[str, Any]:
-    if table:
-        from hooksdk.stores.retention import check_retention
-
-        check_retention(table)
-    return table
-
-
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
@@ -143,8 +135,6 @@ class Config(Strict):
 
     Attributes:
         store: `memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`.
-        sessions: How long sessions are kept, and whether they are encrypted: `hooksdk.stores.retention.Retention.model_validate(config.sessions)` reads
-            it.
         plugins_file: Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it
             runs code.
         mcp: The files with MCP servers that the commands use where no `--mcp` is given, from the project's folder on;
@@ -152,25 +142,21 @@ class Config(Strict):
         allow: Only these installed plugins are loaded; None: the built-in ones that are on by default, and those with a
             section of their own.
         deny: These plugins are never loaded; beats everything else.
-        on_missing_grant: What happens when an installed plugin lacks a grant: the host does not start, or what needs it
-            is left out.
+        on_missing_grant: An installed plugin lacks a grant: the host does not start, or what needs it is left out.
         record_first: Run no tool, one that only reads neither, before a plugin that handles `record_decision` has
             written down that it may run.
         drain: When queued trims are applied.
         timeouts: Seconds by hook, for all plugins.
         gateway: What clients of `hooksdk gateway` are shown, and who may do what:
             `hooksdk.gateway.GatewayConfig.of(config)` reads it.
-        guard: How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's
-            own counts.
+        guard: How long the guard keeps sessions: `hooksdk.guard.GuardConfig.of(config)`. Only the user's own counts.
         policy: Properties that `hooksdk policy prove` and `hooksdk doctor` prove.
+        sessions: How long sessions are kept: `hooksdk.stores.retention.Retention` reads it.
         prices: Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)`
             reads it.
     """
 
     store: Annotated[str, pydantic.AfterValidator(_known_store)] | None = None
-    sessions: Annotated[dict[str, Any], pydantic.AfterValidator(_check_sessions)] = Field(
-        default_factory=dict[str, Any]
-    )
     plugins_file: bool | str = False
     mcp: Annotated[list[str], pydantic.BeforeValidator(_as_list)] | None = None
     allow: list[str] | None = None
@@ -182,6 +168,7 @@ class Config(Strict):
     gateway: dict[str, Any] = Field(default_factory=dict[str, Any])
     guard: dict[str, Any] = Field(default_factory=dict[str, Any])
     policy: dict[str, Any] = Field(default_factory=dict[str, Any])
+    sessions: SessionsTable = Field(default_factory=dict[str, Any])
     prices: Annotated[dict[str, Any], pydantic.AfterValidator(_check_prices)] = Field(default_factory=dict[str, Any])
     plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(Sections)] = Field(default_factory=dict)
     # What a project's file had to do with it, where that counts later on.

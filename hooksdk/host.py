@@ -356,10 +356,6 @@ class Host(AsyncOnly):
         if (held := self._held.get(session.id)) is not None and held.session is session:
             held.closed.set()
         self._tell_idle()
-        if self.config.sessions and self._background is not None:
-            from hooksdk.stores.retention import tidy
-
-            self._background.spawn(tidy, self._store, self.config.sessions, name="hooksdk: old sessions")
 
 
 @final

@@ -528,6 +528,10 @@ class Session(AsyncOnly):
                 await log.close()
         finally:
             self._parts.on_close(self)
+            if table := self._parts.config.sessions:
+                from hooksdk.stores.retention import tidy
+
+                self._parts.background.spawn(tidy, self._parts.store, table, name="hooksdk: old sessions")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -30,6 +30,17 @@ def _known_hooks(value: dict[str, float]) -> dict[str, float]:
 Timeouts = Annotated[dict[str, Seconds], pydantic.AfterValidator(_known_hooks)]
 
 
+def _check_sessions(table: dict[str, Any]) -> dict[str, Any]:
+    if table:
+        from hooksdk._config.retention import check_retention
+
+        check_retention(table)
+    return table
+
+
+SessionsTable = Annotated[dict[str, Any], pydantic.AfterValidator(_check_sessions)]
+
+
 class PluginConfig(Strict):
     """`[plugins.ID]`. A section that is there switches its plugin on, unless it says `enabled = false`.
 

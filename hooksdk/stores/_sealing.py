@@ -142,13 +142,6 @@ def keys_for(source: str | None) -> list[bytes]:
     return read_keys(text, where)
 
 
-def check_source(value: object) -> str:
-    """The setting `[sessions] key`. Raises `ValueError`."""
-    if isinstance(value, str) and re.fullmatch(r"(env|keyring):\S+", value):
-        return value
-    raise ValueError("'sessions.key': expected where the key is, not the key itself: 'env:NAME' or 'keyring:NAME'")
-
-
 def read_keys(text: str, where: str) -> list[bytes]:
     """The keys in a text: 64 hexadecimal digits each, blanks or commas between them. Raises `ConfigError`, which names
     where the text stands and shows nothing of it."""

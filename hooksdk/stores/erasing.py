@@ -131,6 +131,8 @@ class _Scope:
 async def find(store: SqlStore, erasure: Erasure) -> list[str]:
     """The ids of all stored sessions that an erasure means. Sub-agents' stand before those that they work for; those
     that are only old by their age, and what is held last."""
+    if not await store.list_sessions():  # which makes no file
+        return []
     stored = {json.loads(name): more for name, *more in await _rows(store, SESSIONS)}
     if erasure.before is not None:
         old = {one: (held, time) for one, (time, held) in stored.items() if time is not None and time < erasure.before}
@@ -153,10 +155,9 @@ async def find(store: SqlStore, erasure: Erasure) -> list[str]:
 
 
 def _beginnings(key: str) -> Iterator[str]:
-    """The key itself, and what stands before each slash in it, and before a tilde, by which parts of the gateway's
-    sessions are named."""
-    marks = "[/~]" if key.startswith("gateway-") else "/"
-    yield from (key, *(key[: found.start()] for found in re.finditer(marks, key)))
+    """The key itself, and what stands before each slash in it, and each tilde, by which parts of a session that several
+    workers have open are named."""
+    yield from (key, *(key[: found.start()] for found in re.finditer("[/~]", key)))
 
 
 async def _rows(store: SqlStore, statement: str, **row: object) -> list[Any]:
@@ -174,13 +175,14 @@ async def erase(
     store: SqlStore, erasure: Erasure, *, wait: float = 1.0, limit: int | None = None, scrub: bool = True
 ) -> Receipt | None:
     """Erase at most `limit` sessions; None where there is nothing, and no such erasure to finish. Without `scrub` the
-    receipt waits. Raises `SessionBusy`, and has removed nothing then, where one of the named sessions, or one of the
-    requester's, is held and not let go in time; those that are only old stay while they are held."""
-    if not store.old_files and await store.database.is_absent():
+    receipt waits. Raises `SessionBusy` before anything is removed where one of the named sessions, or one of the
+    requester's, is held and not let go in time; those that are only old stay while they are held. Whatever it raises
+    later, the same erasure finishes it."""
+    session_ids = (await find(store, erasure))[:limit]
+    if not session_ids and await store.database.is_absent():
         return None
     key = hashlib.sha256(repr((sorted(erasure.sessions), erasure.requester, erasure.before)).encode()).hexdigest()
     is_begun, by_age = await store.get_value(UNFINISHED, key) is not None, erasure.before is not None
-    session_ids = (await find(store, erasure))[:limit]
     size = BATCH if by_age else len(session_ids) or 1
     erased, values, files, held = list[str](), 0, list[str](), dict[str, str]()
     for start in range(0, len(session_ids) or 1, size):

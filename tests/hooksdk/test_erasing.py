@@ -243,6 +243,55 @@ async def test_an_unknown_session_gives_no_receipt_and_leaves_nothing(store: Sql
     assert await store.list_sessions() == ["ann"]
 
 
+async def test_an_erasure_in_an_empty_folder_makes_no_file(tmp_path: Path) -> None:
+    async with aclosing(SqlStore(tmp_path / "empty")) as store:
+        assert await erase(store, Erasure(requester="ann")) is None
+        assert await find(store, Erasure(before=1.0)) == []
+    assert not (tmp_path / "empty").exists()
+
+
+async def test_values_that_outlived_their_session_are_erased_under_its_id(store: SqlStore) -> None:
+    await say(store, "ann", "hello")
+    await store.delete_session("ann")
+    await store.set_value("hooksdk.sessions", "ann/p", WORD)
+    receipt = await erase(store, Erasure(sessions=["ann"]))
+    assert receipt is not None
+    assert (list(receipt.sessions), receipt.values) == ([], 1)
+
+
+async def test_an_encrypted_store_is_searched_for_a_requester_too(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    async with aclosing(SqlStore(tmp_path, keys=[b"k" * 32])) as store:
+        own = await say_with_sub_agent(store, "two", "another", "helper")
+        await say(store, "one", WORD, "ann")
+        await ApprovalRecords(store).ask(request("one"))
+        assert await find(store, Erasure(requester="ann")) == ["one"]
+        assert set(await find(store, Erasure(sessions=["two"]))) == {"two", own}
+        receipt = await erase(store, Erasure(requester="ann"))
+        assert receipt is not None
+        assert receipt.values == 2  # the question, and its place in the list
+        assert await ApprovalRecords(store).list() == []
+
+
+async def test_tables_that_an_earlier_version_left_are_cleared_of_the_session(store: SqlStore, tmp_path: Path) -> None:
+    await say(store, "ann", "hello")
+    await store.set_value("hooksdk.sessions", "ann/p", WORD)
+    with closing(sqlite3.connect(tmp_path / "hooksdk.db")) as database:
+        database.execute("CREATE TABLE hooksdk_old_sessions (key TEXT, name TEXT)")
+        for table in ("messages", "journal"):
+            database.execute(f"CREATE TABLE hooksdk_old_{table} (key TEXT, position INTEGER, body TEXT)")
+            database.execute(f"INSERT INTO hooksdk_old_{table} VALUES ('k', 0, '{WORD}'), ('o', 0, 'stays')")
+        database.execute("INSERT INTO hooksdk_old_sessions VALUES ('k', '\"ann\"'), ('o', '\"bob\"')")
+        database.execute("CREATE TABLE hooksdk_old_values AS SELECT space, key, name, body FROM hooksdk_values")
+        database.commit()
+    receipt = await erase(store, Erasure(sessions=["ann"]))
+    assert receipt is not None
+    assert not receipt.waits
+    assert found_in(tmp_path) == []
+    with closing(sqlite3.connect(tmp_path / "hooksdk.db")) as database:
+        assert database.execute("SELECT body FROM hooksdk_old_messages").fetchall() == [("stays",)]
+
+
 async def test_deleting_a_session_removes_it_alone(store: SqlStore) -> None:
     own = await say_with_sub_agent(store, "ann", WORD)
     assert await store.delete_session("ann")
