@@ -5,7 +5,6 @@ worker dies or hangs; then any other worker may take the session over. Each writ
 transaction, so a worker that was suspended past its lease cannot write any more.
 """
 
-# ruff: noqa: S608 - the tables' names are fixed
 from __future__ import annotations
 
 import functools
@@ -16,7 +15,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import anyio
 
@@ -28,11 +27,10 @@ from hooksdk.stores._chains import ends_in, read_session
 from hooksdk.stores._database import Database, Driver
 from hooksdk.stores._hashes import NO_ROWS, session_key
 from hooksdk.stores._names import file_name
-from hooksdk.stores._sealing import Seal, seal_of
+from hooksdk.stores._sealing import seal_of
 from hooksdk.stores._sql_log import RENEW, SqlLog
 from hooksdk.stores._transaction import Run, Transaction
 from hooksdk.stores._values import SqlValues
-from hooksdk.stores.summaries import FIRST_ENTRIES, FIRST_MESSAGES
 from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task
 from hooksdk.transcript import Entry, SessionBeginning, unknown_session
 
@@ -42,8 +40,6 @@ __all__ = ["SqlLog", "SqlStore"]
 
 T = TypeVar("T")
 
-# Bytes of the longest of these rows that is read: instructions and pasted text may be long.
-MOST_BYTES = 256 * 1024
 # The name of the database in a folder.
 FILE_NAME = "hooksdk.db"
 TAKE = """
@@ -61,17 +57,6 @@ UPDATE hooksdk_sessions SET token = token + 1, holder = :holder, expires = {now}
 FROM picked WHERE hooksdk_sessions.id = picked.id RETURNING hooksdk_sessions.name"""
 HELD = """
 SELECT name, holder, expires > {now} FROM hooksdk_sessions WHERE expires IS NOT NULL AND substr(name, 1, :length) = :beginning"""
-BEGINNINGS = (
-    "SELECT id, name, changed"
-    + "".join(
-        f", (SELECT body FROM hooksdk_{table} AS line WHERE line.session = hooksdk_sessions.id AND position = {position}"
-        f" AND length(body) <= {MOST_BYTES})"
-        for table, count in (("messages", FIRST_MESSAGES), ("journal", FIRST_ENTRIES))
-        for position in range(count)
-    )
-    + " FROM hooksdk_sessions"
-)
-"""Each body is looked up by its key: a condition on the position alone would go through all rows."""
 
 
 class SqlStore(SqlValues):
@@ -331,12 +316,9 @@ class SqlStore(SqlValues):
 
     async def list_beginnings(self) -> list[SessionBeginning]:
         """The first rows of every session, and when it was last written."""
+        from hooksdk.stores._beginnings import read_beginnings  # for whoever lists sessions
 
-        def rows(transaction: Transaction) -> Sequence[Any]:
-            return transaction.execute(BEGINNINGS).fetchall()
-
-        found = await self.look(rows, ())
-        return await in_thread(lambda: [_beginning(self.seal, *row) for row in found])
+        return await self.look(functools.partial(read_beginnings, seal=self.seal), [])
 
     async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
         """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
@@ -382,23 +364,3 @@ class SqlStore(SqlValues):
 
 def _renew(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:
     transaction.execute(RENEW, rows)
-
-
-def _parsed(body: str) -> dict[str, Any]:
-    value: object = json.loads(body)
-    if not isinstance(value, dict):
-        raise ValueError(f"a row is a {type(value).__name__}, not an object")  # noqa: TRY004 - as json says of what it cannot read
-    return cast("dict[str, Any]", value)
-
-
-def _beginning(seal: Seal, key: int, name: str, changed: float | None, *bodies: str | None) -> SessionBeginning:
-    session_id: str = json.loads(name)
-    parts = (("messages", bodies[:FIRST_MESSAGES]), ("journal", bodies[FIRST_MESSAGES:]))
-    try:
-        messages, journal = (
-            [_parsed(seal.open(body, key, table, at)) for at, body in enumerate(part) if body is not None]
-            for table, part in parts
-        )
-    except (StoreError, ValueError) as error:
-        return SessionBeginning(session_id=session_id, problem=f"a row of it cannot be read: {error}")
-    return SessionBeginning(session_id=session_id, messages=messages, journal=journal, changed=changed)

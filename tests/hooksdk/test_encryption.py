@@ -155,4 +155,4 @@ async def test_a_host_and_the_commands_take_the_key_that_the_configuration_names
     rekeyed = await hooksdk("sessions", "rekey", "--json", *kept, folder=tmp_path, variables=variables)
     assert (rekeyed.code, rekeyed.json()) == (0, {"schema": 1, "encrypted": ["ann"], "left": {}})
     refused = await hooksdk("sessions", "rekey", *kept, folder=tmp_path)
-    assert (refused.code, "there is no key to encrypt with" in refused.err) == (2, True)
+    assert (refused.code, "there is no key to encrypt with" in refused.err) == (3, True)
