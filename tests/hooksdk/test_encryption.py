@@ -125,7 +125,7 @@ async def test_a_text_that_was_moved_to_another_place_is_refused(tmp_path: Path)
     [
         ("env:MY_KEY", "", "the variable MY_KEY is not set"),
         ("env:MY_KEY", "zanzibar", "the variable MY_KEY must hold 64 hexadecimal digits"),
-        (OLD.hex(), "", "expected where the key is, not the key itself"),
+        pytest.param(OLD.hex(), "", "expected where the key is, not the key itself", id="the key itself"),
         ("file:key", "", "expected where the key is"),
     ],
 )

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from ledgers import STEPS, knowledge, play_steps
 from transcripts import ALL, ANTHROPIC, GEMINI, OPENAI, RESPONSES, House, history, opened
 
-from hooksdk._transcript import messages, row_lists, rows
+from hooksdk._transcript import messages, rows
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.keeping import unstored
 from hooksdk.calls import ToolCall, ToolResult
@@ -40,7 +40,7 @@ def short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every session counts as a long one: next to nothing stays in memory, and all is read in several pages."""
     monkeypatch.setattr(messages, "KEPT_BYTES", 200)
     for name, number in {"PAGE": 4, "KEPT_ROWS": 3, "MOST_PAGES": 2}.items():
-        monkeypatch.setattr(row_lists, name, number)
+        monkeypatch.setattr(messages, name, number)
     monkeypatch.setattr(_chains, "PAGE", 5)
     for name, number in {"RECENT_BYTES": 300, "RECENT_ROWS": 3, "MIN_STATE_BYTES": 1}.items():
         monkeypatch.setattr(_kept_rows, name, number)
@@ -222,7 +222,7 @@ async def test_a_long_session_that_opens_by_its_rows_holds_a_tenth_of_its_messag
 ) -> None:
     monkeypatch.setattr(messages, "KEPT_BYTES", 200_000)
     for name, number in {"PAGE": 256, "KEPT_ROWS": 2_000, "MOST_PAGES": 64}.items():
-        monkeypatch.setattr(row_lists, name, number)
+        monkeypatch.setattr(messages, name, number)
     store = SqlStore(tmp_path)
     async with opened(store) as transcript:
         await transcript.append(history(OPENAI, [f"{number} ".ljust(3_000) for number in range(10_000)]))
