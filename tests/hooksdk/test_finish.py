@@ -392,7 +392,7 @@ async def test_an_answer_that_a_crash_has_left_unjudged_is_judged_first(tmp_path
 async def test_wherever_a_crash_cuts_the_writing_the_model_reads_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ):
-    append, left = SqlLog._append, [10_000]
+    append, left = SqlLog._append, [10_000]  # pyright: ignore[reportPrivateUsage]
 
     class Judges(NeedsProof):
         @hooks.before_answer.first

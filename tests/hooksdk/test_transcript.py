@@ -60,9 +60,6 @@ class ShoutingLog:
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
         await self.log.append_journal(entries, verify=verify)
 
-    async def write_view(self, messages: Sequence[Message]) -> None:
-        await self.log.write_view(messages)
-
     async def verify(self) -> None:
         await self.log.verify()
 
