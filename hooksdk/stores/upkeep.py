@@ -31,6 +31,7 @@ from hooksdk.stores._old_files import (
     read_old_session,
 )
 from hooksdk.stores._sealing import SEALED
+from hooksdk.stores._tables import kind_of
 from hooksdk.stores.files import replace_file, sync_directory
 from hooksdk.stores.sql import SqlStore
 from hooksdk.tasks import in_thread
@@ -66,6 +67,8 @@ ROWS = """
 SELECT kind, number, tag, body, hash FROM hooksdk_rows
 WHERE session = :id AND (kind, number) > (:kind, :number) ORDER BY kind, number LIMIT :limit"""
 CHANGED_VALUE = "space {}, key {}: this row was changed by somebody else"
+KINDS = """
+SELECT kind FROM hooksdk_journal WHERE session = :id AND position >= :start AND position < :stop ORDER BY position"""
 # The tables in which a session has rows.
 PARTS = ("messages", "journal", "rows", "states")
 # Rows that are read at a time.
@@ -250,7 +253,7 @@ def _sums(transaction: Transaction) -> list[Flaw]:
     sums = _digests.sums_of(names, values)
     noted = {(row[0], row[1]): (row[2], row[3]) for row in transaction.execute(_digests.SUMS).fetchall()}
     flaws: list[Flaw] = []
-    for kind in (_digests.SESSIONS, _digests.VALUES):
+    for kind in sorted({str(kind) for kind, _ in (*sums, *noted)}):
         parts = [part for part in {*sums, *noted} if part[0] == kind and sums.get(part) != noted.get(part)]
         fewer, more = (
             sum(max(0, one.get(part, (0, 0))[0] - other.get(part, (0, 0))[0]) for part in parts)
@@ -277,11 +280,23 @@ def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw
     for table, end in ends.items():
         try:
             for start in range(0, end.length, PAGE):
-                read_chain(transaction, table, who, start, min(start + PAGE, end.length), seal)
+                stop = min(start + PAGE, end.length)
+                lines = read_chain(transaction, table, who, start, stop, seal)
+                if table is JOURNAL:
+                    flaws += _kind_flaws(transaction, who, lines, {"id": key, "start": start, "stop": stop})
             check_ends(transaction, who, {table: end})
         except StoreError as error:
             flaws.append(_flaw(who, error))
     return [*flaws, *_known_flaws(transaction, who, key, seal)]
+
+
+def _kind_flaws(transaction: Transaction, who: str, lines: Sequence[bytes], row: dict[str, Any]) -> list[Flaw]:
+    """Entries of which the column that finds them says another kind than they do. Encrypted ones tell none."""
+    for number, (kind,) in enumerate(transaction.execute(KINDS, row).fetchall()):
+        if SEALED.match(lines[number].decode()) is None and kind_of(lines[number].decode()) != kind:
+            what = f"hooksdk_journal, position {row['start'] + number}: the kind was changed by somebody else"
+            return [Flaw(who=who, what=what)]
+    return []
 
 
 def _known_flaws(transaction: Transaction, who: str, key: int, seal: Seal | None) -> list[Flaw]:

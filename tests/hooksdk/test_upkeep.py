@@ -98,6 +98,11 @@ async def test_a_store_that_is_used_in_every_way_has_no_flaw(store: SqlStore) ->
         ("DELETE FROM hooksdk_values", "database", "the sum over all values does not fit: at least 1 are gone"),
         ("DELETE FROM hooksdk_sessions", "database", "the sum over all sessions does not fit: at least 1 are gone"),
         ("DELETE FROM hooksdk_sessions", "database", "8 of its rows are in hooksdk_messages"),
+        (
+            "UPDATE hooksdk_journal SET kind = 'x' WHERE position = 1",
+            "s",
+            "hooksdk_journal, position 1: the kind was changed",
+        ),
         ("DELETE FROM hooksdk_digests", "database", "at least 0 are gone, 1 were added"),
     ],
 )
