@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from hooksdk.stores._old_files import (
     read_old_session,
 )
 from hooksdk.stores._sealing import SEALED
+from hooksdk.stores._tables import kind_of
 from hooksdk.stores.files import replace_file, sync_directory
 from hooksdk.stores.sql import SqlStore
 from hooksdk.tasks import in_thread
@@ -65,7 +66,9 @@ SELECT id, name, token, changed, messages, messages_hash, journal, journal_hash 
 ROWS = """
 SELECT kind, number, tag, body, hash FROM hooksdk_rows
 WHERE session = :id AND (kind, number) > (:kind, :number) ORDER BY kind, number LIMIT :limit"""
-VALUE = "space, key, name, body, hash"
+CHANGED_VALUE = "space {}, key {}: this row was changed by somebody else"
+KINDS = """
+SELECT kind FROM hooksdk_journal WHERE session = :id AND position >= :start AND position < :stop ORDER BY position"""
 # The tables in which a session has rows.
 PARTS = ("messages", "journal", "rows", "states")
 # Rows that are read at a time.
@@ -99,14 +102,14 @@ class Rescued(NamedTuple):
 
 async def list_holders(store: SqlStore) -> dict[str, str]:
     """By session that somebody has open: who, such as `process 4711 on HOST`."""
-    rows = await store.look(functools.partial(_fetch, HELD, None), list[Any]())
+    rows = await store.look(functools.partial(_fetch, HELD), list[Any]())
     return {json.loads(name): _holders.readable(holder) for name, holder in rows if not _holders.is_gone(holder)}
 
 
 async def list_ends(store: SqlStore) -> dict[str, bytes]:
     """By session what changes with each of its messages and entries."""
     statement = "SELECT name, messages_hash, journal_hash FROM hooksdk_sessions"
-    rows = await store.look(functools.partial(_fetch, statement, None), list[Any]())
+    rows = await store.look(functools.partial(_fetch, statement), list[Any]())
     return {json.loads(name): bytes(messages) + bytes(journal) for name, messages, journal in rows}
 
 
@@ -159,19 +162,13 @@ def _read(transaction: Transaction, key: int, seal: Seal | None) -> OldSession |
 async def examine(store: SqlStore, session_ids: Sequence[str] = ()) -> list[Flaw]:
     """What is not as it was stored: in these sessions, or in the whole database."""
     flaws: list[Flaw] = []
-    seal = store.seal if store.seal.key_id else None
     keys = [(session_key(session_id), json.dumps(session_id)) for session_id in session_ids]
     if not session_ids:
-        steps = [
-            *([_pages] if store.file else []),
-            _sums,
-            *(functools.partial(_without_session, part) for part in PARTS),
-        ]
-        for step in steps:
+        parts = (functools.partial(_without_session, part) for part in PARTS)
+        for step in (*([_pages] if store.file else []), _sums, *parts):
             flaws += await _look(store, "database", step)
-        keys = [(key, name) async for key, name in _rows(store, "sessions", "id", "id, name", flaws)]
-        async for row in _rows(store, "values", "space, key", VALUE, flaws):
-            flaws += _value_flaws(*row)
+        keys, _ = await _list_all(store, flaws)
+    seal = store.seal if store.seal.key_id else None
     for key, name in keys:
         flaws += await _look(store, _name(name), functools.partial(_session, key=key, seal=seal))
     return flaws
@@ -182,6 +179,8 @@ async def _look(store: SqlStore, who: str, step: Callable[[Transaction], list[Fl
         return await store.look(step, list[Flaw]())
     except StoreError as error:
         return [_flaw(who, error)]
+    except (TypeError, ValueError, AttributeError) as error:  # SQLite stores anything in any column
+        return [Flaw(who=who, what=f"a row has something else than was stored ({type(error).__name__}: {error})")]
 
 
 def _flaw(who: str, error: StoreError) -> Flaw:
@@ -193,41 +192,44 @@ def _flaw(who: str, error: StoreError) -> Flaw:
 def _name(name: str) -> str:
     try:
         return str(json.loads(name))
-    except ValueError:
-        return name
+    except (ValueError, TypeError):
+        return str(name)
 
 
-async def _rows(store: SqlStore, table: str, key: str, columns: str, flaws: list[Flaw]) -> AsyncGenerator[Any]:
-    """The rows of a table by this key. Around a part that cannot be read they come one at a time, from both ends."""
-    width, seen = key.count(",") + 1, set[Any]()
-    for order in ("", " DESC"):
-        after: Sequence[Any] | None = None
-        limit = PAGE
-        while limit:
-            names = [f"after{number}" for number in range(width)]
-            where = f"({key}) {'<' if order else '>'} ({', '.join(f':{name}' for name in names)})" if after else "1 = 1"
-            statement = (
-                f"SELECT {columns} FROM hooksdk_{table} WHERE {where} ORDER BY {key.replace(',', f'{order},')}{order}"
-            )
-            row = {"limit": limit, **dict(zip(names, after or (), strict=False))}
-            try:
-                found = await store.look(functools.partial(_fetch, f"{statement} LIMIT :limit", row), list[Any]())
-            except StoreError as error:
-                if limit == 1:
-                    flaws.append(_flaw("database", error))
-                limit = 1 if limit > 1 else 0
-                continue
-            for one in found:
-                if one[:width] not in seen:
-                    seen.add(one[:width])
-                    yield one
-            if not found:
-                return
-            after = found[-1][:width]
+async def _list_all(store: SqlStore, flaws: list[Flaw]) -> tuple[list[tuple[int, str]], list[Any]]:
+    """The keys and names of all sessions, and the rows of all values that are as they were stored."""
+    keys: list[tuple[int, str]] = []
+    values: list[Any] = []
+
+    def read(transaction: Transaction) -> list[Flaw]:
+        keys[:], problems = _every(transaction, "id, name", "sessions", in_file=store.file is not None)
+        rows, more = _every(transaction, "space, key, name, body, hash", "values", in_file=store.file is not None)
+        wrong = {row[:2]: Flaw(who="values", what=CHANGED_VALUE.format(*row)) for row in rows if not _is_whole(*row)}
+        values[:] = [row for row in rows if row[:2] not in wrong]
+        return [*problems, *more, *wrong.values()]
+
+    flaws += await _look(store, "database", read)
+    return keys, values
 
 
-def _fetch(statement: str, row: dict[str, Any] | None, transaction: Transaction) -> list[Any]:
-    return transaction.execute(statement, row).fetchall()
+def _every(transaction: Transaction, columns: str, table: str, *, in_file: bool) -> tuple[list[Any], list[Flaw]]:
+    """The rows of a table; of a damaged file all but those in a page that cannot be read: it is gone through from both
+    ends."""
+    found: dict[Any, Any] = {}
+    problem = ""
+    for order in ("ORDER BY rowid", "ORDER BY rowid DESC") if in_file else ("",):
+        try:
+            cursor = transaction.execute(f"SELECT {columns} FROM hooksdk_{table} {order}")
+            while (row := cursor.fetchone()) is not None:
+                found[row[:2]] = row
+            break
+        except Exception as error:  # each driver has its own
+            problem = f"hooksdk_{table} cannot be read whole: {error}"
+    return [*found.values()], [Flaw(who="database", what=problem)] if problem else []
+
+
+def _fetch(statement: str, transaction: Transaction) -> list[Any]:
+    return transaction.execute(statement).fetchall()
 
 
 def _pages(transaction: Transaction) -> list[Flaw]:
@@ -251,7 +253,7 @@ def _sums(transaction: Transaction) -> list[Flaw]:
     sums = _digests.sums_of(names, values)
     noted = {(row[0], row[1]): (row[2], row[3]) for row in transaction.execute(_digests.SUMS).fetchall()}
     flaws: list[Flaw] = []
-    for kind in (_digests.SESSIONS, _digests.VALUES):
+    for kind in sorted({str(kind) for kind, _ in (*sums, *noted)}):
         parts = [part for part in {*sums, *noted} if part[0] == kind and sums.get(part) != noted.get(part)]
         fewer, more = (
             sum(max(0, one.get(part, (0, 0))[0] - other.get(part, (0, 0))[0]) for part in parts)
@@ -263,10 +265,8 @@ def _sums(transaction: Transaction) -> list[Flaw]:
     return flaws
 
 
-def _value_flaws(space: str, key: str, name: str, body: str, stored: bytes) -> list[Flaw]:
-    if digest(space, key, body) == bytes(stored) and file_name(_name(name)) == key:
-        return []
-    return [Flaw(who="values", what=f"space {space}, key {key}: this row was changed by somebody else")]
+def _is_whole(space: str, key: str, name: str, body: str, stored: bytes) -> bool:
+    return digest(space, key, body) == bytes(stored) and file_name(_name(name)) == key
 
 
 def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw]:
@@ -280,11 +280,23 @@ def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw
     for table, end in ends.items():
         try:
             for start in range(0, end.length, PAGE):
-                read_chain(transaction, table, who, start, min(start + PAGE, end.length), seal)
+                stop = min(start + PAGE, end.length)
+                lines = read_chain(transaction, table, who, start, stop, seal)
+                if table is JOURNAL:
+                    flaws += _kind_flaws(transaction, who, lines, {"id": key, "start": start, "stop": stop})
             check_ends(transaction, who, {table: end})
         except StoreError as error:
             flaws.append(_flaw(who, error))
     return [*flaws, *_known_flaws(transaction, who, key, seal)]
+
+
+def _kind_flaws(transaction: Transaction, who: str, lines: Sequence[bytes], row: dict[str, Any]) -> list[Flaw]:
+    """Entries of which the column that finds them says another kind than they do. Encrypted ones tell none."""
+    for number, (kind,) in enumerate(transaction.execute(KINDS, row).fetchall()):
+        if SEALED.match(lines[number].decode()) is None and kind_of(lines[number].decode()) != kind:
+            what = f"hooksdk_journal, position {row['start'] + number}: the kind was changed by somebody else"
+            return [Flaw(who=who, what=what)]
+    return []
 
 
 def _known_flaws(transaction: Transaction, who: str, key: int, seal: Seal | None) -> list[Flaw]:
@@ -342,21 +354,26 @@ def _recount(transaction: Transaction) -> None:
 async def rescue(store: SqlStore, target: SqlStore) -> Rescued:
     """Copy every session whose chains hold, and every value whose hash fits. The target has nothing yet."""
     left: list[Flaw] = []
-    sessions = values = 0
-    async for key, name in _rows(store, "sessions", "id", "id, name", left):
-        try:
-            rows = await store.look(functools.partial(_whole, key=key), dict[str, list[Any]]())
+    sessions = 0
+    keys, values = await _list_all(store, left)
+
+    def insert_values(transaction: Transaction) -> None:
+        for row in values:
+            insert_value(transaction, *row[:4])
+
+    for key, name in keys:
+        rows: dict[str, list[Any]] = {}
+
+        def read(transaction: Transaction, key: int = key, rows: dict[str, list[Any]] = rows) -> list[Flaw]:
+            rows.update(_whole(transaction, key))
+            return []
+
+        left += await _look(store, _name(name), read)
+        if rows:
             await target.work(lambda run, rows=rows: run(functools.partial(_insert_rows, rows=rows)))
-            sessions += bool(rows)
-        except (StoreError, ValueError) as error:
-            left.append(_flaw(_name(name), error) if isinstance(error, StoreError) else Flaw(who=name, what=str(error)))
-    async for row in _rows(store, "values", "space, key", VALUE, left):
-        if found := _value_flaws(*row):
-            left += found
-        else:
-            await target.work(lambda run, row=row: run(lambda transaction: insert_value(transaction, *row[:4])))
-            values += 1
-    return Rescued(sessions, values, left)
+            sessions += 1
+    await target.work(lambda run: run(insert_values))
+    return Rescued(sessions, len(values), left)
 
 
 def _whole(transaction: Transaction, key: int) -> dict[str, list[Any]]:
