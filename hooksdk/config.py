@@ -18,7 +18,7 @@ from pydantic import Field, PrivateAttr
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
 from hooksdk._config.rules import Remark
-from hooksdk._config.sections import PluginConfig, Sections, SessionsTable, Strict, Timeouts
+from hooksdk._config.sections import PluginConfig, Sections, SessionsTable, Strict, Timeouts, retention_of
 from hooksdk._config.sources import (
     PROJECT_FILES,
     TRUST_TABLE,
@@ -85,6 +85,7 @@ __all__ = [
     "read_project",
     "read_sources",
     "resolve",
+    "retention_of",
     "split_store",
     "state_folder",
     "trust_advice",
@@ -135,10 +136,9 @@ class Config(Strict):
 
     Attributes:
         store: `memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`.
-        plugins_file: Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it
-            runs code.
+        plugins_file: Load the project's `hooksdk_plugins.py` (true), or this file. Off by default: it runs code.
         mcp: The files with MCP servers that the commands use where no `--mcp` is given, from the project's folder on;
-            one path or several. None: its `mcp.json` and `.mcp.json`. A `Host` in code starts no servers by itself.
+            one path or several. None: its `mcp.json` and `.mcp.json`. A `Host` in code starts none by itself.
         allow: Only these installed plugins are loaded; None: the built-in ones that are on by default, and those with a
             section of their own.
         deny: These plugins are never loaded; beats everything else.
@@ -151,7 +151,7 @@ class Config(Strict):
             `hooksdk.gateway.GatewayConfig.of(config)` reads it.
         guard: How long the guard keeps sessions: `hooksdk.guard.GuardConfig.of(config)`. Only the user's own counts.
         policy: Properties that `hooksdk policy prove` and `hooksdk doctor` prove.
-        sessions: How long sessions are kept: `hooksdk.stores.retention.Retention` reads it.
+        sessions: How long sessions are kept, and where their keys are: `retention_of(config.sessions)` reads it.
         prices: Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)`
             reads it.
     """

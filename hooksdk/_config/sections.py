@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,6 +12,9 @@ from hooksdk._config.sources import fold
 from hooksdk._firing.hook import Grant
 from hooksdk.errors import did_you_mean
 from hooksdk.hooks import HOOKS
+
+if TYPE_CHECKING:
+    from hooksdk._config.retention import Retention
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -39,6 +42,13 @@ def _check_sessions(table: dict[str, Any]) -> dict[str, Any]:
 
 
 SessionsTable = Annotated[dict[str, Any], pydantic.AfterValidator(_check_sessions)]
+
+
+def retention_of(table: Mapping[str, Any]) -> Retention:
+    """What `[sessions]` of a configuration says."""
+    from hooksdk._config.retention import Retention
+
+    return Retention.model_validate(table)
 
 
 class PluginConfig(Strict):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from hooksdk._config.retention import Retention
+from hooksdk.config import retention_of
 from hooksdk.stores.erasing import Erasure, erase
 from hooksdk.tasks import describe
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hooksdk")
 
-__all__ = ["Retention", "remove_some", "tidy"]
+__all__ = ["remove_some", "tidy"]
 
 # Sessions that are removed at a time, and the seconds until a host looks again.
 STEP, PAUSE = 20, 60.0
@@ -36,11 +36,12 @@ SIZE_ON_SERVER = " + ".join(
 _next_look: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
 
 
-async def remove_some(store: Store, rule: Retention, *, limit: int = STEP) -> int:
-    """Remove some of the sessions that are not to be kept, and nothing that is open. Answers how many it were. Raises
-    `StoreError`."""
+async def remove_some(store: Store, table: Mapping[str, Any], *, limit: int = STEP) -> int:
+    """Remove some of the sessions that `[sessions]` of a configuration keeps no longer, and nothing that is open. Answers
+    how many it were. Raises `StoreError`."""
     from hooksdk.stores.sql import SqlStore
 
+    rule = retention_of(table)
     if not isinstance(store, SqlStore) or not rule.words:
         return 0
     removed = 0
@@ -70,8 +71,7 @@ async def tidy(store: Store, table: Mapping[str, Any]) -> None:
         return
     _next_look[store] = time.monotonic() + PAUSE
     try:
-        rule = Retention.model_validate(table)
-        if number := await remove_some(store, rule):
-            logger.info("sessions that were removed: %d, %s ([sessions])", number, rule.words)
+        if number := await remove_some(store, table):
+            logger.info("sessions that were removed: %d, %s ([sessions])", number, retention_of(table).words)
     except Exception as error:
         logger.warning("sessions that are too old stay for now: %s", describe(error))

@@ -138,6 +138,7 @@ async def test_keep_removes_by_the_configuration_and_says_which_rule_it_is(folde
     with closing(sqlite3.connect(folder / "there" / "hooksdk.db")) as database:
         database.execute("UPDATE hooksdk_sessions SET changed = 1 WHERE name = '\"bob\"'")
         database.commit()
+    assert "sessions are removed: not written for 30 days" in (await hooksdk("doctor", folder=folder)).out
     done = await sessions(folder, "keep", "--json")
     assert json.loads(done.out) == {"schema": 1, "rule": "not written for 30 days", "removed": 1}
     assert await left(folder) == ["ann", "helper"]

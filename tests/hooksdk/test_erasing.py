@@ -8,7 +8,9 @@ import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -402,7 +404,45 @@ async def test_files_of_earlier_versions_go_with_their_session(store: SqlStore, 
     assert found_in(folder, "stays") == sorted([f"{file_name('bob')}.messages.jsonl", "values.json"])
 
 
+async def test_the_record_that_the_guard_has_of_a_session_goes_with_it(
+    store: SqlStore, tmp_path: Path, home: Path
+) -> None:
+    places = home / "guard" / "sessions"
+    places.mkdir(parents=True)
+    for name in ("s1", "s2"):
+        (places / f"{name}.json").write_text(f'{{"agent": "codex", "session": "{name}"}}', encoding="utf-8")
+        await say(store, f"guard-codex-{name}", WORD if name == "s1" else "stays")
+    receipt = await erase(store, Erasure(sessions=["guard-codex-s1"]))
+    assert receipt is not None
+    assert [Path(path).name for path in receipt.files] == ["s1.json"]
+    assert [path.name for path in places.iterdir()] == ["s2.json"]
+    assert found_in(tmp_path) == []
+
+
 # PostgreSQL
+
+
+@pytest.mark.heavy
+@pytest.mark.both_loops
+async def test_on_postgresql_two_erasers_and_a_worker_at_once_never_mix(postgres: Postgres) -> None:
+    url = postgres.url()
+    async with aclosing(SqlStore(url)) as store, aclosing(SqlStore(url)) as other, aclosing(SqlStore(url)) as third:
+        for _ in range(3):
+            await say(store, "ann", WORD, times=3)
+            async with anyio.create_task_group() as group:
+                for own in (store, other):
+                    group.start_soon(partial(erase, own, Erasure(sessions=["ann"]), wait=20))
+                group.start_soon(say, third, "ann", "afterwards")
+            messages: list[dict[str, Any]] = []
+            if await store.session_exists("ann"):
+                messages, _ = await store.read_session("ann")
+            assert WORD not in str(messages)
+            await erase(store, Erasure(sessions=["ann"]))
+            assert await store.list_sessions() == []
+        receipt = await erase(store, Erasure(sessions=["ann"]))
+        assert receipt is None or not receipt.waits
+        postgres.sql("CHECKPOINT")
+        assert found_in(postgres.folder / "data" / "base") == []
 
 
 @pytest.mark.heavy

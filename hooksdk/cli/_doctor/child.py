@@ -24,7 +24,7 @@ from hooksdk.cli._doctor.store import examine_runs, examine_store
 from hooksdk.cli._project import ThrowawayStore, project_config
 from hooksdk.cli._proofs.properties import PolicyConfig
 from hooksdk.cli._proofs.prove import CLAIM_WORDS, prove_all
-from hooksdk.config import PLUGINS_FILE, Notice, fold
+from hooksdk.config import PLUGINS_FILE, Notice, fold, retention_of
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.gateway import GatewayConfig
 from hooksdk.hooks import HOOKS
@@ -118,6 +118,8 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     report.step("comparing plugins and configuration", load_seconds)
     report.send(judging=judging)
     examine_plugins(report, config, plugins, without)
+    if rule := retention_of(config.sessions).words:
+        report.send(finding=asdict(Symptom(severity="notice", who="store", what=f"sessions are removed: {rule}")))
     report.step("looking for runs that stand still", SESSION_SECONDS)
     async with aclosing(open_store(config.store, config.sessions)) as store:
         for problem in [*await examine_store(store), *await examine_runs(store, config.store or "")]:

@@ -15,9 +15,10 @@ from hooksdk.cli._console import CommandProblem, View, counted, one_line, safe, 
 from hooksdk.cli._options import DryRun, Json, Project, StorePlace, Yes
 from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.look import match_session, place_of, unknown_session, with_store
+from hooksdk.config import retention_of
 from hooksdk.stores import SqlStore, Store
 from hooksdk.stores.erasing import Erasure, Receipt, erase, find
-from hooksdk.stores.retention import Retention, remove_some
+from hooksdk.stores.retention import remove_some
 
 # The code where the words may still be in the files: the same command finishes it.
 WAITS = 3
@@ -91,11 +92,12 @@ def erase_sessions(
 
 def keep_sessions(as_json: Json = False, project: Project = Path(), store: StorePlace = None) -> None:
     """Remove the sessions that the configuration keeps no longer, but for open ones: for cron."""
-    rule = Retention.model_validate(project_config(project).sessions)
+    table = project_config(project).sessions
+    rule = retention_of(table)
 
     async def work(opened: Store) -> int:
         removed = number = 0
-        while number := await remove_some(_database(opened), rule, limit=STEP):
+        while number := await remove_some(_database(opened), table, limit=STEP):
             removed += number
         return removed
 
