@@ -6,7 +6,8 @@ Status: stable.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,10 +62,13 @@ def open_store(spec: str | PathLike[str] | None, sessions: Mapping[str, Any] | N
     HOOKSDK_SESSIONS_KEY does, if it is set. Raises `ConfigError`."""
     if spec is None or spec == "memory":
         return MemoryStore()
-    from hooksdk.stores._sealing import keys_for
     from hooksdk.stores.sql import SqlStore
 
-    keys = keys_for((sessions or {}).get("key"))
+    keys: Sequence[bytes] = ()
+    if "key" in (sessions or {}) or "HOOKSDK_SESSIONS_KEY" in os.environ:
+        from hooksdk.stores._keys import keys_for
+
+        keys = keys_for((sessions or {}).get("key"))
     if isinstance(spec, PathLike):
         return SqlStore(spec, keys=keys)
     try:

@@ -27,8 +27,7 @@ from hooksdk.stores._chains import ends_in, read_session
 from hooksdk.stores._database import Database, Driver
 from hooksdk.stores._hashes import NO_ROWS, session_key
 from hooksdk.stores._names import file_name
-from hooksdk.stores._sealing import seal_of
-from hooksdk.stores._sql_log import RENEW, SqlLog
+from hooksdk.stores._sealing import PLAIN, Seal
 from hooksdk.stores._transaction import Run, Transaction
 from hooksdk.stores._values import SqlValues
 from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task
@@ -102,7 +101,11 @@ class SqlStore(SqlValues):
         """`old_files` is the folder of earlier versions' files; None for that of the database, where `place` is a
         folder. With `keys`, of 32 bytes each, what is written is encrypted with the first, and what any of them has
         encrypted can be read."""
-        self.seal = seal_of(keys)
+        self.seal: Seal = PLAIN
+        if keys:
+            from hooksdk.stores._keys import seal_of
+
+            self.seal = seal_of(keys)
         self.old_files = old_files
         if isinstance(place, PathLike):
             folder = Path(place).expanduser()
