@@ -28,6 +28,7 @@ from hooksdk.stores._database import Database, Driver
 from hooksdk.stores._hashes import NO_ROWS, session_key
 from hooksdk.stores._names import file_name
 from hooksdk.stores._sealing import PLAIN, Seal
+from hooksdk.stores._sql_log import RENEW, SqlLog
 from hooksdk.stores._transaction import Run, Transaction
 from hooksdk.stores._values import SqlValues
 from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task
