@@ -369,7 +369,7 @@ async def test_an_eraser_that_is_killed_has_said_nothing_untrue_and_the_next_fin
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
-            await anyio.sleep(number * 0.002)
+            await anyio.sleep(number * 0.006)
             child.kill()
             rest = child.stdout.read()
         if "erased" in rest.split():
