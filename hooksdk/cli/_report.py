@@ -35,7 +35,7 @@ from hooksdk.host import Plugin, load_plugins
 from hooksdk.report import NoTrace, Report, StoredSession, build, is_page, read_trace, render
 from hooksdk.rules import Rules
 from hooksdk.stores import Store
-from hooksdk.stores.upkeep import named_in, read_old_session
+from hooksdk.stores.copies import named_in, read_old_session
 from hooksdk.trimming import list_results
 
 report_app = typer.Typer(add_completion=False)

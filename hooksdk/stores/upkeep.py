@@ -8,55 +8,25 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from hooksdk.errors import ConfigError, StoreError
+from hooksdk.errors import StoreError
 from hooksdk.stores import _digests, _holders
 from hooksdk.stores._chains import JOURNAL, MESSAGES, check_ends, ends_in, hash_before, read_chain
 from hooksdk.stores._hashes import digest, session_key
 from hooksdk.stores._kept_rows import DROP_ROWS, DROP_STATE, STATE
 from hooksdk.stores._names import file_name
-from hooksdk.stores._old_files import (
-    VERSION,
-    OldSession,
-    insert_session,
-    insert_value,
-    journal_of,
-    named_in,
-    read_old_session,
-)
 from hooksdk.stores._sealing import SEALED
 from hooksdk.stores._tables import kind_of
-from hooksdk.stores.files import replace_file, sync_directory
 from hooksdk.stores.sql import SqlStore
-from hooksdk.tasks import in_thread
 
 if TYPE_CHECKING:
     from hooksdk.stores._sealing import Seal
     from hooksdk.stores._transaction import Transaction
 
-__all__ = [
-    "VERSION",
-    "Flaw",
-    "OldSession",
-    "Rescued",
-    "backup",
-    "examine",
-    "export_session",
-    "file_name",
-    "import_session",
-    "list_ends",
-    "list_holders",
-    "mend",
-    "named_in",
-    "read_old_session",
-    "rescue",
-]
+__all__ = ["Flaw", "examine", "flaw_of", "list_all", "list_ends", "list_holders", "look_at", "mend", "name_in"]
 
 T = TypeVar("T")
 
@@ -91,15 +61,6 @@ class Flaw:
     remedy: str = ""
 
 
-@final
-class Rescued(NamedTuple):
-    """How many were copied, and why others were not."""
-
-    sessions: int
-    values: int
-    left: list[Flaw]
-
-
 async def list_holders(store: SqlStore) -> dict[str, str]:
     """By session that somebody has open: who, such as `process 4711 on HOST`."""
     rows = await store.look(functools.partial(_fetch, HELD), list[Any]())
@@ -113,49 +74,6 @@ async def list_ends(store: SqlStore) -> dict[str, bytes]:
     return {json.loads(name): bytes(messages) + bytes(journal) for name, messages, journal in rows}
 
 
-# Files
-
-
-async def export_session(store: SqlStore, session_id: str, folder: Path) -> list[Path]:
-    """Write a session into two files of JSON lines, `NAME.messages.jsonl` and `NAME.journal.jsonl`, byte for byte as it
-    is stored. Raises `StoreError`."""
-    session = await store.look(functools.partial(_read, key=session_key(session_id), seal=store.seal), None)
-    if session is None:
-        raise StoreError(f"session '{session_id}'", "there is none of this id")
-    header = {"hooksdk": "journal", "version": VERSION, "session": session_id, "token": session.token}
-    lines = [json.dumps({**header, "changed": session.changed}).encode(), *session.journal]
-    journal = journal_of(folder, session_id)
-    messages = folder / f"{file_name(session_id)}.messages.jsonl"
-
-    def write() -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for path, each in ((messages, session.messages), (journal, lines)):
-            replace_file(path, b"".join(line + b"\n" for line in each))
-
-    await in_thread(write)
-    return [messages, journal]
-
-
-async def import_session(store: SqlStore, session: OldSession) -> None:
-    """Store a session that was exported. Raises `StoreError` where there is one of its id."""
-    step = functools.partial(insert_session, session=session, seal=store.seal)
-    if not await store.work(lambda run: run(step)):
-        problem = "there is one of this id already. Nothing was changed; import it under another id"
-        raise StoreError(f"session '{session.session_id}'", problem)
-
-
-def _read(transaction: Transaction, key: int, seal: Seal | None) -> OldSession | None:
-    """A session whose chains hold; None where there is none. Raises `StoreError`."""
-    row: Any = transaction.execute(SESSION, {"id": key}).fetchone()
-    if row is None:
-        return None
-    session_id: str = json.loads(row[1])
-    ends = ends_in(row[4:])
-    messages, journal = (read_chain(transaction, table, session_id, 0, end.length, seal) for table, end in ends.items())
-    check_ends(transaction, session_id, ends)
-    return OldSession(session_id, messages, journal, row[2], row[3], "")
-
-
 # Damage
 
 
@@ -166,37 +84,39 @@ async def examine(store: SqlStore, session_ids: Sequence[str] = ()) -> list[Flaw
     if not session_ids:
         parts = (functools.partial(_without_session, part) for part in PARTS)
         for step in (*([_pages] if store.file else []), _sums, *parts):
-            flaws += await _look(store, "database", step)
-        keys, _ = await _list_all(store, flaws)
+            flaws += await look_at(store, "database", step)
+        keys, _ = await list_all(store, flaws)
     seal = store.seal if store.seal.key_id else None
     for key, name in keys:
-        flaws += await _look(store, _name(name), functools.partial(_session, key=key, seal=seal))
+        flaws += await look_at(store, name_in(name), functools.partial(_session, key=key, seal=seal))
     return flaws
 
 
-async def _look(store: SqlStore, who: str, step: Callable[[Transaction], list[Flaw]]) -> list[Flaw]:
+async def look_at(store: SqlStore, who: str, step: Callable[[Transaction], list[Flaw]]) -> list[Flaw]:
+    """The flaws that a step finds in one transaction; why it cannot go on is one of them."""
     try:
         return await store.look(step, list[Flaw]())
     except StoreError as error:
-        return [_flaw(who, error)]
+        return [flaw_of(who, error)]
     except (TypeError, ValueError, AttributeError) as error:  # SQLite stores anything in any column
         return [Flaw(who=who, what=f"a row has something else than was stored ({type(error).__name__}: {error})")]
 
 
-def _flaw(who: str, error: StoreError) -> Flaw:
+def flaw_of(who: str, error: StoreError) -> Flaw:
     """A refusal as one line, without the advice to ask for what is asked here."""
     where = error.where.removeprefix(f"session '{who}', ")
     return Flaw(who=who, what=f"{where}: {error.problem.partition('. ')[0]}")
 
 
-def _name(name: str) -> str:
+def name_in(name: str) -> str:
+    """The text in a column of JSON."""
     try:
         return str(json.loads(name))
     except (ValueError, TypeError):
         return str(name)
 
 
-async def _list_all(store: SqlStore, flaws: list[Flaw]) -> tuple[list[tuple[int, str]], list[Any]]:
+async def list_all(store: SqlStore, flaws: list[Flaw]) -> tuple[list[tuple[int, str]], list[Any]]:
     """The keys and names of all sessions, and the rows of all values that are as they were stored."""
     keys: list[tuple[int, str]] = []
     values: list[Any] = []
@@ -208,7 +128,7 @@ async def _list_all(store: SqlStore, flaws: list[Flaw]) -> tuple[list[tuple[int,
         values[:] = [row for row in rows if row[:2] not in wrong]
         return [*problems, *more, *wrong.values()]
 
-    flaws += await _look(store, "database", read)
+    flaws += await look_at(store, "database", read)
     return keys, values
 
 
@@ -266,7 +186,7 @@ def _sums(transaction: Transaction) -> list[Flaw]:
 
 
 def _is_whole(space: str, key: str, name: str, body: str, stored: bytes) -> bool:
-    return digest(space, key, body) == bytes(stored) and file_name(_name(name)) == key
+    return digest(space, key, body) == bytes(stored) and file_name(name_in(name)) == key
 
 
 def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw]:
@@ -274,7 +194,7 @@ def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw
     row: Any = transaction.execute(SESSION, {"id": key}).fetchone()
     if row is None:
         return []
-    who, ends, flaws = _name(row[1]), ends_in(row[4:]), list[Flaw]()
+    who, ends, flaws = name_in(row[1]), ends_in(row[4:]), list[Flaw]()
     if session_key(who) != key:
         return [Flaw(who=who, what="its row in hooksdk_sessions was changed by somebody else: it has another's id")]
     for table, end in ends.items():
@@ -286,7 +206,7 @@ def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw
                     flaws += _kind_flaws(transaction, who, lines, {"id": key, "start": start, "stop": stop})
             check_ends(transaction, who, {table: end})
         except StoreError as error:
-            flaws.append(_flaw(who, error))
+            flaws.append(flaw_of(who, error))
     return [*flaws, *_known_flaws(transaction, who, key, seal)]
 
 
@@ -346,89 +266,3 @@ def _recount(transaction: Transaction) -> None:
     transaction.execute("DELETE FROM hooksdk_digests")
     for (kind, part), (number, total) in _digests.sums_of(names, values).items():
         transaction.execute(_digests.ADD, {"kind": kind, "part": part, "number": number, "total": total})
-
-
-# Copies
-
-
-async def rescue(store: SqlStore, target: SqlStore) -> Rescued:
-    """Copy every session whose chains hold, and every value whose hash fits. The target has nothing yet."""
-    left: list[Flaw] = []
-    sessions = 0
-    keys, values = await _list_all(store, left)
-
-    def insert_values(transaction: Transaction) -> None:
-        for row in values:
-            insert_value(transaction, *row[:4])
-
-    for key, name in keys:
-        rows: dict[str, list[Any]] = {}
-
-        def read(transaction: Transaction, key: int = key, rows: dict[str, list[Any]] = rows) -> list[Flaw]:
-            rows.update(_whole(transaction, key))
-            return []
-
-        left += await _look(store, _name(name), read)
-        if rows:
-            await target.work(lambda run, rows=rows: run(functools.partial(_insert_rows, rows=rows)))
-            sessions += 1
-    await target.work(lambda run: run(insert_values))
-    return Rescued(sessions, len(values), left)
-
-
-def _whole(transaction: Transaction, key: int) -> dict[str, list[Any]]:
-    """The rows of a session whose chains hold, as they are stored: a copy of them needs no key."""
-    if _read(transaction, key, None) is None:
-        return {}
-    (session,) = transaction.execute("SELECT * FROM hooksdk_sessions WHERE id = :id", {"id": key}).fetchall()
-    rows = {"sessions": [(*session[:3], None, None, *session[5:])]}  # nobody has the copy open
-    for table in ("messages", "journal"):
-        rows[table] = transaction.execute(f"SELECT * FROM hooksdk_{table} WHERE session = :id", {"id": key}).fetchall()
-    return rows
-
-
-def _insert_rows(transaction: Transaction, rows: Mapping[str, list[Any]]) -> None:
-    for table, found in rows.items():
-        if found:
-            names = [f"c{number}" for number in range(len(found[0]))]
-            statement = f"INSERT INTO hooksdk_{table} VALUES ({', '.join(f':{name}' for name in names)})"
-            transaction.execute(statement, [dict(zip(names, row, strict=True)) for row in found])
-    for session in rows.get("sessions", ()):
-        _digests.note_session(transaction, session[1], 1)
-
-
-async def backup(store: SqlStore, path: Path) -> list[Flaw]:
-    """Copy the database into a new file, beside whoever writes it, and examine the copy. Raises `StoreError`, and
-    `ConfigError` for a server."""
-    if store.file is None:
-        advice = "pg_dump --table='hooksdk_*' writes these tables into a file"
-        raise ConfigError("store", (f"a server's database is copied by its own programs: {advice}",))
-    await list_ends(store)  # which brings the tables to this version
-    part = path.with_name(f".{path.name}.part")
-    try:
-        await in_thread(_copy, store.file, part, path)
-        copied = SqlStore(f"sqlite:///{part}")
-        async with aclosing(copied):
-            flaws = await examine(copied)
-        await in_thread(part.replace, path)
-        await in_thread(sync_directory, path.parent)
-    except OSError as error:
-        raise StoreError(str(path), f"cannot be written: {error}") from error
-    finally:
-        await in_thread(functools.partial(part.unlink, missing_ok=True))
-    return flaws
-
-
-def _copy(source: Path, target: Path, path: Path) -> None:
-    import sqlite3
-
-    if path.exists() or not source.exists():
-        where, what = (path, "is there already") if path.exists() else (source, "there is no database")
-        raise StoreError(str(where), f"{what}. Nothing was changed")
-    target.unlink(missing_ok=True)
-    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    try:
-        with closing(sqlite3.connect(source)) as whole, closing(sqlite3.connect(target)) as copy:
-            whole.backup(copy)  # in one step, so that writers do not make it begin again
-    except sqlite3.Error as error:
-        raise StoreError(str(source), f"cannot be copied: {error}") from error

@@ -14,7 +14,7 @@ from hooksdk.audit import load_key, public_text, read_records
 from hooksdk.cli._app import run
 from hooksdk.hooks import Ask, BeforeToolCall
 from hooksdk.stores import SqlStore
-from hooksdk.stores.upkeep import export_session, import_session, read_old_session
+from hooksdk.stores.copies import export_session, import_session, read_old_session
 from tests.builtin_plugins.chains import KEY, Written, write
 from tests.stage import make, reply
 

@@ -14,7 +14,7 @@ from warm import Done, run
 
 from hooksdk import Host, Run
 from hooksdk.stores import SqlStore
-from hooksdk.stores.upkeep import export_session
+from hooksdk.stores.copies import export_session
 
 pytestmark = pytest.mark.heavy
 

@@ -18,7 +18,8 @@ from test_cli_sessions import held, sessions, store_messages
 from transcripts import OPENAI, filled, opened
 
 from hooksdk.stores import SqlStore
-from hooksdk.stores.upkeep import examine, file_name
+from hooksdk.stores.copies import file_name
+from hooksdk.stores.upkeep import examine
 from hooksdk.transcript import Results
 
 pytestmark = pytest.mark.heavy

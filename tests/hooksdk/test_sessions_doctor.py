@@ -17,7 +17,7 @@ from transcripts import OPENAI, body, filled, opened
 from warm import Done, run
 
 from hooksdk.stores import SqlStore
-from hooksdk.stores.upkeep import export_session
+from hooksdk.stores.copies import export_session
 from hooksdk.transcript import Results
 
 pytestmark = pytest.mark.heavy

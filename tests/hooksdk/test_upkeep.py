@@ -15,7 +15,7 @@ from transcripts import OPENAI, body, history, opened
 
 from hooksdk import Host
 from hooksdk.errors import ConfigError, StoreError
-from hooksdk.stores import SqlStore, upkeep
+from hooksdk.stores import SqlStore, copies, upkeep
 from hooksdk.stores._hashes import digest, session_key
 from hooksdk.transcript import Results
 
@@ -228,7 +228,7 @@ def test_a_file_with_a_page_of_zeros_is_told_and_what_can_be_read_is_copied(tabl
         store = SqlStore(tmp_path / "old")
         found = await flaws(store)
         assert any(who == "database" for who, _ in found)
-        rescued = await upkeep.rescue(store, target)
+        rescued = await copies.rescue(store, target)
         damaged = {flaw.who for flaw in rescued.left} - {"database"}
         assert damaged <= {who for who, _ in found}
         copied = {*await target.list_sessions()}
@@ -287,7 +287,7 @@ async def test_a_rescue_leaves_out_what_does_not_hold_and_copies_the_rest_as_it_
     )
     await execute(store, "UPDATE hooksdk_values SET body = '3' WHERE body = '2'")
     target = SqlStore(tmp_path / "target")
-    rescued = await upkeep.rescue(store, target)
+    rescued = await copies.rescue(store, target)
     assert (rescued.sessions, rescued.values, [flaw.who for flaw in rescued.left]) == (1, 1, ["values", "s"])
     assert await target.read_session("t") == await store.read_session("t")
     assert await target.get_value("watch", "key") == {"count": 1}
@@ -300,11 +300,11 @@ async def test_a_backup_is_made_beside_a_writer_and_has_all_that_was_stored_befo
     await fill(store, "s")
     async with opened(store) as transcript:
         await transcript.append([OPENAI.user("more")])
-        assert await upkeep.backup(store, copy) == []
+        assert await copies.backup(store, copy) == []
         assert [path.name for path in tmp_path.glob("*backup*")] == ["backup.db"]
         assert copy.stat().st_mode & 0o777 == 0o600
         with pytest.raises(StoreError, match=r"is there already\. Nothing was changed"):
-            await upkeep.backup(store, copy)
+            await copies.backup(store, copy)
     copied = SqlStore(f"sqlite:///{copy}")
     assert await copied.read_session("s") == await store.read_session("s")
     await copied.aclose()
@@ -315,20 +315,20 @@ async def test_a_backup_of_a_damaged_database_is_made_and_its_flaws_are_told(tmp
     store = SqlStore(tmp_path)
     await fill(store, "s")
     await execute(store, "DELETE FROM hooksdk_messages WHERE position = 2")
-    assert [flaw.who for flaw in await upkeep.backup(store, tmp_path / "backup.db")] == ["s"]
+    assert [flaw.who for flaw in await copies.backup(store, tmp_path / "backup.db")] == ["s"]
     assert (tmp_path / "backup.db").is_file()
     await store.aclose()
 
 
 async def test_there_is_no_backup_of_a_server_of_nothing_and_in_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="pg_dump"):
-        await upkeep.backup(SqlStore("postgresql://a@b/c"), tmp_path / "x")
+        await copies.backup(SqlStore("postgresql://a@b/c"), tmp_path / "x")
     with pytest.raises(StoreError, match="there is no database"):
-        await upkeep.backup(SqlStore(tmp_path / "none"), tmp_path / "x")
+        await copies.backup(SqlStore(tmp_path / "none"), tmp_path / "x")
     store = SqlStore(tmp_path)
     await fill(store, "s")
     with pytest.raises(StoreError, match="cannot be written"):
-        await upkeep.backup(store, tmp_path / "no" / "folder")
+        await copies.backup(store, tmp_path / "no" / "folder")
     await store.aclose()
 
 
@@ -342,11 +342,11 @@ async def test_sessions_with_odd_ids_go_out_and_in_and_out_again_without_a_chang
         await fill(store, session_id)
     other = SqlStore(tmp_path / "other")
     for session_id in ODD:
-        await upkeep.export_session(store, session_id, tmp_path / "one")
+        await copies.export_session(store, session_id, tmp_path / "one")
     for journal in sorted((tmp_path / "one").glob("*.journal.jsonl")):
-        await upkeep.import_session(other, upkeep.read_old_session(journal))
+        await copies.import_session(other, copies.read_old_session(journal))
     for session_id in ODD:
-        await upkeep.export_session(other, session_id, tmp_path / "two")
+        await copies.export_session(other, session_id, tmp_path / "two")
     one, two = (
         {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (tmp_path / name).iterdir()}
         for name in ("one", "two")
@@ -365,26 +365,26 @@ async def test_sessions_with_odd_ids_go_out_and_in_and_out_again_without_a_chang
 async def test_a_session_keeps_its_token_and_the_time_of_its_last_change(store: SqlStore, tmp_path: Path) -> None:
     token = await token_of(store)
     (mine,) = await store.list_beginnings()
-    _, journal = await upkeep.export_session(store, "s", tmp_path / "files")
+    _, journal = await copies.export_session(store, "s", tmp_path / "files")
     await store.delete_session("s")
-    await upkeep.import_session(store, upkeep.read_old_session(journal))
+    await copies.import_session(store, copies.read_old_session(journal))
     (theirs,) = await store.list_beginnings()
     assert mine.changed == theirs.changed
     assert await token_of(store) == token + 1
 
 
 async def test_a_session_is_not_imported_over_another(store: SqlStore, tmp_path: Path) -> None:
-    _, journal = await upkeep.export_session(store, "s", tmp_path)
+    _, journal = await copies.export_session(store, "s", tmp_path)
     before = await store.read_session("s")
     with pytest.raises(StoreError, match=r"there is one of this id already\. Nothing was changed"):
-        await upkeep.import_session(store, upkeep.read_old_session(journal))
+        await copies.import_session(store, copies.read_old_session(journal))
     assert await store.read_session("s") == before
 
 
 async def test_a_folder_of_exported_files_is_taken_over_as_earlier_versions_files_are(
     store: SqlStore, tmp_path: Path
 ) -> None:
-    await upkeep.export_session(store, "s", tmp_path / "files")
+    await copies.export_session(store, "s", tmp_path / "files")
     other = SqlStore(tmp_path / "files")
     assert await other.read_session("s") == await store.read_session("s")
     assert await flaws(other) == []
@@ -400,14 +400,14 @@ async def test_encrypted_sessions_are_examined_and_rescued_without_the_key_and_e
     await store.set_value("watch", "key", "secret")
     without, target = SqlStore(tmp_path / "store"), SqlStore(tmp_path / "target")
     assert await flaws(store) == await flaws(without) == []
-    rescued = await upkeep.rescue(without, target)
+    rescued = await copies.rescue(without, target)
     assert (rescued.sessions, rescued.values, rescued.left) == (1, 1, [])
     again = SqlStore(tmp_path / "target", keys=[key])
     assert await again.read_session("s") == await store.read_session("s")
     assert await again.get_value("watch", "key") == "secret"
     with pytest.raises(StoreError, match="is encrypted with the key"):
-        await upkeep.export_session(without, "s", tmp_path / "files")
-    messages, _ = await upkeep.export_session(store, "s", tmp_path / "files")
+        await copies.export_session(without, "s", tmp_path / "files")
+    messages, _ = await copies.export_session(store, "s", tmp_path / "files")
     assert json.loads(messages.read_bytes().splitlines()[0]) == OPENAI.user("question")
     for each in (store, without, target, again):
         await each.aclose()

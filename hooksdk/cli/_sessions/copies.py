@@ -13,8 +13,9 @@ from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._sessions.look import Damaged, find_session, look_at, place_of, with_store
 from hooksdk.errors import StoreError
 from hooksdk.stores import SqlStore
+from hooksdk.stores.copies import backup, export_session, file_name
 from hooksdk.stores.files import replace_file
-from hooksdk.stores.upkeep import backup, export_session, file_name, list_ends
+from hooksdk.stores.upkeep import list_ends
 from hooksdk.transcript import encode
 
 # Seconds between two looks at sessions that are followed.

@@ -18,9 +18,10 @@ from hooksdk.cli._sessions.look import Damaged, find_session, look_at, place_of,
 from hooksdk.cli._sessions.mend import Damage, Plan, plan_session, plan_values, session_bases
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.stores import SqlStore
+from hooksdk.stores.copies import file_name, named_in, rescue
 from hooksdk.stores.files import BINARY, replace_file
 from hooksdk.stores.locks import lock
-from hooksdk.stores.upkeep import Flaw, examine, file_name, mend, named_in, rescue
+from hooksdk.stores.upkeep import Flaw, examine, mend
 from hooksdk.tasks import in_thread
 
 

@@ -21,8 +21,8 @@ from hooksdk.config import without_password
 from hooksdk.formats import FORMATS
 from hooksdk.histories import History, read_history
 from hooksdk.stores import SqlStore, open_store
-from hooksdk.stores.upkeep import import_session as insert
-from hooksdk.stores.upkeep import named_in, read_old_session
+from hooksdk.stores.copies import import_session as insert
+from hooksdk.stores.copies import named_in, read_old_session
 from hooksdk.trimming import list_results
 
 # How the files of an exported session end.

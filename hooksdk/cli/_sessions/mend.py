@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from hooksdk.cli._console import counted
 from hooksdk.errors import StoreError
-from hooksdk.stores.upkeep import VERSION, file_name, read_old_session
+from hooksdk.stores.copies import VERSION, file_name, read_old_session
 from hooksdk.transcript import encode
 
 
