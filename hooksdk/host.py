@@ -74,7 +74,7 @@ class Host(AsyncOnly):
     """Plugins, configuration, stores and background workers of one process.
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
-    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a
+    - `store`: where transcripts and plugins' values live: a store such as `SqlStore(Path("sessions"))`, the `Path` of its
       folder, or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it,
       and without a `store` in the configuration, they are in memory and gone with the host. The host closes a store
       that it opened.
@@ -394,7 +394,7 @@ def _store(given: Store | str | PathLike[str] | None, sessions: Mapping[str, Any
     if isinstance(given, type) or not all(
         callable(getattr(given, method, None)) for method in ("open_session", "aclose")
     ):
-        known = '"memory", "jsonl:DIRECTORY", "sqlite:///FILE", a Path, or an object such as JsonlStore("sessions")'
+        known = '"memory", "jsonl:DIRECTORY", "sqlite:///FILE", a Path, or an object such as SqlStore(Path("sessions"))'
         advice = f"Give an instance: {given.__name__}(...)" if isinstance(given, type) else ""
         refuse("Host(store=...)", given, f"a store: {known}", advice)
     return given

@@ -72,17 +72,19 @@ class ApprovalRecords:
     ones of this store's sessions are taken over. Raises `StoreError` for a store without `change_value`.
 
     ```python
+    from pathlib import Path
+
     import anyio
 
-    from hooksdk import JsonlStore
     from hooksdk.approvals import Approval
     from hooksdk.desk import ApprovalRecords
+    from hooksdk.stores import SqlStore
 
     async def grant_all(records: ApprovalRecords) -> None:
         for record in await records.list(waiting=True):
             await records.answer(record.number, Approval(True, by="ann"))
 
-    anyio.run(grant_all, ApprovalRecords(JsonlStore("sessions")))
+    anyio.run(grant_all, ApprovalRecords(SqlStore(Path("sessions"))))
     ```
     """
 
@@ -91,7 +93,9 @@ class ApprovalRecords:
     ) -> None:
         if not callable(getattr(store, "change_value", None)):
             problem = "records of approvals need a store with change_value(space, key, old, new), and this has none"
-            raise StoreError(type(store).__name__, f"{problem}. Give them another: ApprovalRecords(JsonlStore())")
+            raise StoreError(
+                type(store).__name__, f'{problem}. Give them another: ApprovalRecords(open_store("jsonl"))'
+            )
         self.store = store
         self._clock = clock
         self._turn = anyio.Lock()

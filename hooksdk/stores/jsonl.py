@@ -18,19 +18,6 @@ class JsonlStore(SqlStore):
     """The store of a folder, `$HOOKSDK_HOME/sessions` or `~/.local/state/hooksdk/sessions` unless given, under the name
     that it had while sessions were files of JSON lines. Use `SqlStore(Path(folder))`; the file in it is `hooksdk.db`,
     and `hooksdk sessions export` writes JSON lines.
-
-    ```python
-    import anyio
-
-    from hooksdk import Host, JsonlStore
-
-    async def main() -> None:
-        for resumed in (False, True):
-            async with Host(store=JsonlStore("sessions")) as host, host.session("ann") as session:
-                assert session.resumed is resumed
-
-    anyio.run(main)
-    ```
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, *, materialize: bool = False) -> None:

@@ -504,7 +504,7 @@ class Host(OpenedHost):
     """Plugins, configuration, stores and background workers of one process.
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
-    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a
+    - `store`: where transcripts and plugins' values live: a store such as `SqlStore(Path("sessions"))`, the `Path` of its
       folder, or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it,
       and without a `store` in the configuration, they are in memory and gone with the host. The host closes a store
       that it opened.

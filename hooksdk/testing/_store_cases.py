@@ -45,12 +45,12 @@ class StoreCase:
     ```python
     import anyio
 
-    from hooksdk import JsonlStore
+    from hooksdk.stores import SqlStore
     from hooksdk.testing import store_cases
 
     async def main() -> None:
         for number, case in enumerate(store_cases()):
-            await case(lambda: JsonlStore(f"place{number}"))
+            await case(lambda: SqlStore(f"sqlite:///place{number}.db"))
 
     anyio.run(main)
     ```

@@ -110,7 +110,7 @@ def check_fault(make: MakeStore, fault: Fault) -> bool:
     import itertools
     import os
 
-    from hooksdk import JsonlStore
+    from hooksdk.stores import SqlStore
     from hooksdk.testing import Fault, check_fault
 
     fsync = os.fdatasync
@@ -123,7 +123,7 @@ def check_fault(make: MakeStore, fault: Fault) -> bool:
             fsync(fd)
 
         os.fdatasync = failing
-        if not check_fault(lambda: JsonlStore("place"), fault):
+        if not check_fault(lambda: SqlStore("sqlite:///place.db"), fault):
             break
     os.fdatasync = fsync
     ```
