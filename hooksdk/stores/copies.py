@@ -61,6 +61,9 @@ async def export_session(store: SqlStore, session_id: str, folder: Path) -> list
     messages = folder / f"{file_name(session_id)}.messages.jsonl"
 
     def write() -> None:
+        if store.old_files is not None and folder.resolve() == store.old_files.resolve():
+            problem = "from this folder the store takes over files of earlier versions. Name another"
+            raise StoreError(str(folder), problem)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path, each in ((messages, session.messages), (journal, lines)):
             replace_file(path, b"".join(line + b"\n" for line in each))

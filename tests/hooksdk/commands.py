@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 from mcp_servers import script
+from tables import run_sql
 from warm import Done, run
 
 from hooksdk.stores import SqlStore
@@ -56,7 +57,7 @@ async def hooksdk(
 
 def change(store: SqlStore, statement: str, **row: Any) -> None:
     """Change the database as somebody else would, beside the store's own ways."""
-    anyio.run(store.work, lambda run: run(lambda transaction: transaction.execute(statement, row)))
+    anyio.run(run_sql, store, statement, row)
 
 
 def write_servers(path: Path, **entries: dict[str, Any]) -> str:

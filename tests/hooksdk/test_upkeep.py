@@ -381,6 +381,16 @@ async def test_a_session_is_not_imported_over_another(store: SqlStore, tmp_path:
     assert await store.read_session("s") == before
 
 
+async def test_nothing_is_exported_into_the_folder_from_which_the_store_takes_files_over(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path / "store")
+    await fill(store, "s")
+    with pytest.raises(StoreError, match="Name another"):
+        await copies.export_session(store, "s", tmp_path / "store" / ".." / "store")
+    assert list(tmp_path.rglob("*.jsonl")) == []
+    await fill(store, "s")
+    await store.aclose()
+
+
 async def test_a_folder_of_exported_files_is_taken_over_as_earlier_versions_files_are(
     store: SqlStore, tmp_path: Path
 ) -> None:
