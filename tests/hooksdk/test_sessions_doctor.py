@@ -36,8 +36,9 @@ def store(tmp_path: Path) -> Generator[SqlStore]:
 def old(store: SqlStore, tmp_path: Path) -> Path:
     """A folder of the session's two files, as earlier versions have kept them, and no database yet."""
     folder = tmp_path / "kept" / "sessions"
-    anyio.run(export_session, store, "s", folder)
+    anyio.run(export_session, store, "s", tmp_path / "out")
     anyio.run(store.aclose)
+    (tmp_path / "out").rename(folder)
     for path in (tmp_path / "kept").glob("hooksdk.db*"):
         path.unlink()
     return folder
