@@ -12,9 +12,11 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, final
 
+from hooksdk.errors import StoreError
 from hooksdk.stores import _database
 from hooksdk.stores._database import in_dialect
 from hooksdk.stores._transaction import Cursor, Parameters, Transaction
+from hooksdk.stores.files import network_file_system
 
 T = TypeVar("T")
 
@@ -141,7 +143,11 @@ class SqliteDriver:
             self._readers.extend(filter(None, [_usable(connection)]))
 
     def version(self) -> int:
-        """The version of the tables; 0 where there are none. Makes the file, for its owner alone."""
+        """The version of the tables; 0 where there are none. Makes the file, for its owner alone. Raises `StoreError`
+        for one on a network file system, where the log beside it would damage it."""
+        if kind := network_file_system(self._path):
+            problem = f"this is on a network file system ({kind}), where SQLite may damage it"
+            raise StoreError(str(self._path), f"{problem}. Keep it on a local disk, in memory, or in PostgreSQL")
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
 

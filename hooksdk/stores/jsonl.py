@@ -18,6 +18,17 @@ class JsonlStore(SqlStore):
     """The store of a folder, `$HOOKSDK_HOME/sessions` or `~/.local/state/hooksdk/sessions` unless given, under the name
     that it had while sessions were files of JSON lines. Use `SqlStore(Path(folder))`; the file in it is `hooksdk.db`,
     and `hooksdk sessions export` writes JSON lines.
+
+    ```python
+    import warnings
+
+    from hooksdk import JsonlStore
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        store = JsonlStore("sessions")
+    assert "SqlStore(Path(folder))" in str(told[0].message)
+    ```
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, *, materialize: bool = False) -> None:

@@ -245,3 +245,15 @@ async def test_who_holds_a_session_is_named(tmp_path: Path) -> None:
         await store.open_session("s", wait=0)
     await log.close()
     await store.aclose()
+
+
+async def test_a_file_on_a_network_file_system_is_refused_with_the_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooksdk.stores._sqlite.network_file_system", lambda _path: "nfs4")
+    store = SqlStore(tmp_path / "far")
+    with pytest.raises(
+        StoreError, match=r"network file system \(nfs4\).*Keep it on a local disk, in memory, or in PostgreSQL"
+    ):
+        await store.open_session("s")
+    assert not (tmp_path / "far").exists()
