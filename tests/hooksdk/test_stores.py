@@ -250,7 +250,10 @@ async def test_who_holds_a_session_is_named(tmp_path: Path) -> None:
 async def test_a_file_on_a_network_file_system_is_refused_with_the_ways_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hooksdk.stores._sqlite.network_file_system", lambda _path: "nfs4")
+    def kind(path: Path) -> str:
+        return "nfs4" if path.is_relative_to(tmp_path) else ""
+
+    monkeypatch.setattr("hooksdk.stores._sqlite.network_file_system", kind)
     store = SqlStore(tmp_path / "far")
     with pytest.raises(
         StoreError, match=r"network file system \(nfs4\).*Keep it on a local disk, in memory, or in PostgreSQL"
