@@ -76,6 +76,5 @@ def open_store(spec: str | PathLike[str] | None, sessions: Mapping[str, Any] | N
     except ValueError as error:
         raise ConfigError("store", (str(error),)) from None
     if kind == "jsonl":
-        old_files = None if place else state_folder() / "sessions"
-        return SqlStore(Path(place) if place else state_folder(), old_files=old_files, keys=keys)
+        return SqlStore(Path(place) if place else state_folder() / "sessions", keys=keys)
     return SqlStore(spec, keys=keys)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from hooksdk.config import split_store, without_password
+from hooksdk.config import split_store, state_folder, without_password
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores import _digests, _holders
@@ -111,6 +111,8 @@ class SqlStore(SqlValues):
         if isinstance(place, PathLike):
             folder = Path(place).expanduser()
             self.old_files = old_files or folder
+            if folder == state_folder() / "sessions":  # where earlier versions kept the files of the user's own store
+                folder = state_folder()
             place = f"sqlite:///{folder / FILE_NAME}"
         url = place
         try:

@@ -260,3 +260,17 @@ async def test_a_file_on_a_network_file_system_is_refused_with_the_ways_out(
     ):
         await store.open_session("s")
     assert not (tmp_path / "far").exists()
+
+
+@pytest.mark.parametrize("way", ["jsonl", "its folder", "the old name"])
+async def test_the_users_own_store_is_one_database_whatever_it_is_called_by(way: str, home: Path) -> None:
+    if way == "the old name":
+        with pytest.warns(DeprecationWarning, match="hooksdk.db"):
+            store: Store = JsonlStore()
+    else:
+        store = open_store("jsonl" if way == "jsonl" else home / "sessions")
+    log = await store.open_session("s")
+    await log.close()
+    await store.aclose()
+    assert (home / "hooksdk.db").exists()
+    assert not (home / "sessions" / "hooksdk.db").exists()
