@@ -43,7 +43,7 @@ T = TypeVar("T")
 # The name of the database in a folder.
 FILE_NAME = "hooksdk.db"
 TAKE = """
-INSERT INTO hooksdk_sessions VALUES (:id, :name, :first, :holder, {now} + :lease, NULL, 0, :no_rows, 0, :no_rows)
+INSERT INTO hooksdk_sessions VALUES (:id, :name, :first, :holder, {now} + :lease, {now}, 0, :no_rows, 0, :no_rows)
 ON CONFLICT (id) DO UPDATE SET token = hooksdk_sessions.token + 1, holder = excluded.holder, expires = excluded.expires
 WHERE hooksdk_sessions.name = excluded.name AND (
 hooksdk_sessions.expires IS NULL OR hooksdk_sessions.expires <= {now} OR hooksdk_sessions.holder = :claim)

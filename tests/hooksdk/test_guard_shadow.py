@@ -17,7 +17,8 @@ from hooksdk.config import load_config
 from hooksdk.desk import ApprovalRecords
 from hooksdk.errors import ConfigError
 from hooksdk.guard import GuardConfig, Judge, guard_problems
-from hooksdk.stores import open_store
+from hooksdk.stores import SqlStore, open_store
+from tests.hooksdk.tables import run_sql
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 RULES = """
@@ -195,16 +196,14 @@ async def test_sessions_of_the_guard_go_after_the_days_that_the_user_keeps_them(
     store = open_store("jsonl")
     for name in ("mine", "guard-claude-code-old", "guard-claude-code-old/helper", "guard-claude-code-new"):
         await (await store.open_session(name)).close()
+    past = time.time() - 31 * 86_400
+    assert isinstance(store, SqlStore)
+    await run_sql(store, "UPDATE hooksdk_sessions SET changed = :past WHERE name NOT LIKE '%new%'", {"past": past})
     await store.aclose()
     places = state / "guard" / "sessions"
     places.mkdir()
     (places / "old.json").write_text("{}")
-    past = time.time() - 31 * 86_400
-    for path in [
-        places / "old.json",
-        *(path for path in state.rglob("*") if path.is_file() and "new" not in path.name),
-    ]:
-        os.utime(path, (past, past))
+    os.utime(places / "old.json", (past, past))
     async with Judge() as judge:
         await judge.answer("claude-code", before(project, command="ls"))
         with anyio.fail_after(60):
