@@ -604,7 +604,7 @@ async def test_a_store_that_cannot_change_a_value_refuses_at_the_desk_alone(capl
         assert (await attempt(stage)).endswith("the approval could not be asked for")
         assert (await stage.call("other", {})).text
     assert "Older: records of approvals need a store with change_value(space, key, old, new)" in caplog.text
-    with pytest.raises(StoreError, match=r"Give them another: ApprovalRecords\(JsonlStore\(\)\)"):
+    with pytest.raises(StoreError, match=r'Give them another: ApprovalRecords\(open_store\("jsonl"\)\)'):
         ApprovalRecords(older)
 
 
