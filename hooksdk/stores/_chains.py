@@ -34,18 +34,18 @@ class End(NamedTuple):
 class Table:
     """The statements over the messages, or over the journal."""
 
-    def __init__(self, name: str, columns: str) -> None:
+    def __init__(self, name: str, columns: str, kind: str) -> None:
         self.name = name
         self.select = f"""
-            SELECT position, body, hash FROM hooksdk_{name} WHERE session = :id AND position >= :start
+            SELECT position, body, hash, {kind} FROM hooksdk_{name} WHERE session = :id AND position >= :start
             AND position < :stop ORDER BY position LIMIT :limit"""
         self.end = f"SELECT coalesce(max(position) + 1, 0) FROM hooksdk_{name} WHERE session = :id"
         self.cut = f"DELETE FROM hooksdk_{name} WHERE session = :id AND position >= :length"
         self.insert = f"INSERT INTO hooksdk_{name} VALUES ({columns})"
 
 
-MESSAGES = Table("messages", ":id, :position, :body, :hash")
-JOURNAL = Table("journal", ":id, :position, :kind, :body, :hash")
+MESSAGES = Table("messages", ":id, :position, :body, :hash", "''")
+JOURNAL = Table("journal", ":id, :position, :kind, :body, :hash", "kind")
 Ends = dict[Table, End]
 
 
@@ -57,7 +57,7 @@ def chained(
     for line, more in zip(lines, columns, strict=True):
         body = seal.close(line.decode(), key, table.name, end.length)
         row = {"id": key, "position": end.length, "body": body, **more}
-        end = End(end.length + 1, chain(end.hash, body.encode()))
+        end = End(end.length + 1, chain(end.hash, body, **more))
         rows.append({**row, "hash": end.hash})
     return rows, end
 
@@ -115,10 +115,10 @@ def read_chain(
         rows = transaction.execute(table.select, {**row, "start": expected}).fetchall()
         if before is None or not rows:
             raise damage(table, session_id, expected - (before is None), "this row is missing")
-        for number, (position, body, stored_hash) in enumerate(rows, expected):
+        for number, (position, body, stored_hash, kind) in enumerate(rows, expected):
             if position != number:
                 raise damage(table, session_id, number, f"this row is missing; the next is {position}")
-            before = chain(before, body.encode())
+            before = chain(before, body, kind)
             if before != bytes(stored_hash):
                 raise damage(table, session_id, position, "this row was changed by somebody else, or the one before it")
             try:

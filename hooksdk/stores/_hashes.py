@@ -8,9 +8,10 @@ import hashlib
 NO_ROWS = b""
 
 
-def chain(before: bytes, body: bytes) -> bytes:
-    """The hash of a row of a sequence: over the hash of the row before it, and its body."""
-    return hashlib.sha256(before + body).digest()
+def chain(before: bytes, body: str, kind: str = "") -> bytes:
+    """The hash of a row of a sequence: over the hash of the row before it, its kind, if rows have kinds, and its
+    body."""
+    return hashlib.sha256(b"%b%b\0%b" % (before, kind.encode(), body.encode())).digest()
 
 
 def digest(*parts: object) -> bytes:

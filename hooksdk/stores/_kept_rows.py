@@ -160,7 +160,7 @@ class KeptRows(Protocol):
         for position, body, stored_hash, before in self._database.look(
             lambda transaction: transaction.execute(ENTRIES, row).fetchall()
         ):
-            if chain(bytes(before), body.encode()) != bytes(stored_hash):
+            if chain(bytes(before), body, kind) != bytes(stored_hash):
                 raise damage(JOURNAL, self.session_id, position, "this row was changed by somebody else")
             entries.append(json.loads(self._seal.open(body, self.row["id"], JOURNAL.name, position)))
         return entries

@@ -101,9 +101,9 @@ def _copy(transaction: Transaction, table: str, key: str, session: dict[str, Any
     for page in _pages(transaction, table, key):
         rows: list[dict[str, Any]] = []
         for position, body in page:  # a missing row stays one, and is told of when the session is opened
-            end = chain(end, body.encode())
-            count = position + 1
             kind = {} if table == "messages" else {"kind": kind_of(body)}
+            end = chain(end, body, **kind)
+            count = position + 1
             rows.append({"session": session["id"], "position": position, "body": body, "hash": end, **kind})
         if rows:
             transaction.execute(f"INSERT INTO hooksdk_{table} VALUES ({columns})", rows)

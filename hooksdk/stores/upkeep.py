@@ -19,7 +19,6 @@ from hooksdk.stores._hashes import digest, session_key
 from hooksdk.stores._kept_rows import DROP_ROWS, DROP_STATE, STATE
 from hooksdk.stores._names import file_name
 from hooksdk.stores._sealing import SEALED
-from hooksdk.stores._tables import kind_of
 from hooksdk.stores.sql import SqlStore
 
 if TYPE_CHECKING:
@@ -37,8 +36,6 @@ ROWS = """
 SELECT kind, number, tag, body, hash FROM hooksdk_rows
 WHERE session = :id AND (kind, number) > (:kind, :number) ORDER BY kind, number LIMIT :limit"""
 CHANGED_VALUE = "space {}, key {}: this row was changed by somebody else"
-KINDS = """
-SELECT kind FROM hooksdk_journal WHERE session = :id AND position >= :start AND position < :stop ORDER BY position"""
 # The tables in which a session has rows.
 PARTS = ("messages", "journal", "rows", "states")
 # Rows that are read at a time.
@@ -201,22 +198,11 @@ def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw
         try:
             for start in range(0, end.length, PAGE):
                 stop = min(start + PAGE, end.length)
-                lines = read_chain(transaction, table, who, start, stop, seal)
-                if table is JOURNAL:
-                    flaws += _kind_flaws(transaction, who, lines, {"id": key, "start": start, "stop": stop})
+                read_chain(transaction, table, who, start, stop, seal)
             check_ends(transaction, who, {table: end})
         except StoreError as error:
             flaws.append(flaw_of(who, error))
     return [*flaws, *_known_flaws(transaction, who, key, seal)]
-
-
-def _kind_flaws(transaction: Transaction, who: str, lines: Sequence[bytes], row: dict[str, Any]) -> list[Flaw]:
-    """Entries of which the column that finds them says another kind than they do. Encrypted ones tell none."""
-    for number, (kind,) in enumerate(transaction.execute(KINDS, row).fetchall()):
-        if SEALED.match(lines[number].decode()) is None and kind_of(lines[number].decode()) != kind:
-            what = f"hooksdk_journal, position {row['start'] + number}: the kind was changed by somebody else"
-            return [Flaw(who=who, what=what)]
-    return []
 
 
 def _known_flaws(transaction: Transaction, who: str, key: int, seal: Seal | None) -> list[Flaw]:

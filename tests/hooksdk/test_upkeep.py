@@ -101,7 +101,7 @@ async def test_a_store_that_is_used_in_every_way_has_no_flaw(store: SqlStore) ->
         (
             "UPDATE hooksdk_journal SET kind = 'x' WHERE position = 1",
             "s",
-            "hooksdk_journal, position 1: the kind was changed",
+            "hooksdk_journal, position 1: this row was changed",
         ),
         ("DELETE FROM hooksdk_digests", "database", "at least 0 are gone, 1 were added"),
     ],
