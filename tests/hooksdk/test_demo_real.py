@@ -30,6 +30,8 @@ from hooksdk.cli._demo import real
 from hooksdk.cli._demo.play import DemoOptions, play
 from hooksdk.cli._demo.real import make_repository
 from hooksdk.cli._demo.tools import commits
+from hooksdk.formats import Message
+from hooksdk.stores import SqlStore
 
 pytestmark = pytest.mark.heavy
 
@@ -82,11 +84,25 @@ def test_one_long_result_is_trimmed_at_the_end_of_the_run(played: dict[str, Any]
     assert played["view_characters"] < played["transcript_characters"] - 4000
 
 
+def read_transcript(played: dict[str, Any]) -> list[Message]:
+    """The stored messages of the demo's only session."""
+
+    async def read() -> list[Message]:
+        store = SqlStore(f"sqlite:///{played['transcript']}")
+        (session_id,) = await store.list_sessions()
+        messages, _ = await store.read_session(session_id)
+        await store.aclose()
+        return messages
+
+    return anyio.run(read)
+
+
 def test_the_trim_is_queued_while_the_run_is_open_and_drained_after_it(played: dict[str, Any]) -> None:
     kinds = [record["kind"] for record in read_trace(played)]
     assert kinds.index("trim_queued") < kinds.index("trim_drained") < kinds.index("run_ended")
-    listed = [json.loads(line) for line in Path(played["transcript"]).read_text().splitlines()]
-    last = next(message for message in reversed(listed) if '"queued":true' in str(message.get("content")))
+    last = next(
+        message for message in reversed(read_transcript(played)) if '"queued":true' in str(message.get("content"))
+    )
     assert '"already_trimmed":false' in last["content"]
 
 
@@ -99,7 +115,7 @@ def test_the_trace_names_the_real_tools_and_never_the_bridge_call(played: dict[s
 
 
 def test_the_transcript_is_whole_and_keeps_what_the_model_wrote(played: dict[str, Any]) -> None:
-    text = Path(played["transcript"]).read_text()
+    text = json.dumps(read_transcript(played), ensure_ascii=False)
     assert "tool_call" in text
     assert SUBJECTS[0] in text
 
