@@ -495,7 +495,9 @@ async def test_a_process_that_is_killed_in_the_middle_loses_and_repeats_nothing(
     chance = random.Random(43)
     longest = seconds_of(takes(shutil.copytree(tmp_path / "written", tmp_path / "whole"), 10))
     killed = 0
-    for number in range(times):
+    for number in range(20 * times):
+        if number >= times and killed > times / 2:
+            break
         folder = shutil.copytree(tmp_path / "written", tmp_path / str(number))
         for _ in range(2):  # the second one goes on where the first was killed
             killed += kill_after(takes(folder, 10), chance.uniform(0, longest))
@@ -505,8 +507,7 @@ async def test_a_process_that_is_killed_in_the_middle_loses_and_repeats_nothing(
         assert files_in(folder) == files_in(tmp_path / "written")
         await store.aclose()
         shutil.rmtree(folder)
-    print(f"killed in the middle: {killed} of {2 * times}")
-    assert killed > times / 2
+    assert killed > times / 2, "on any machine some are killed in time"
 
 
 @pytest.mark.heavy
