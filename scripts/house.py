@@ -293,12 +293,16 @@ def main() -> None:
             )
         )
         return
+    ways = [f"{way}: " for way in call_path.WAYS]
     for head, own in (("the house", ""), (CODE, f"{CODE} ")):
         print(f"| {head} | before | after |\n|---|---|---|")
         for name, values in rows.items():
-            if name.startswith(f"{CODE} ") == bool(own):
+            if name.startswith(f"{CODE} ") == bool(own) and not name.startswith((*ways,)):
                 print(f"| {name.removeprefix(own)} |", *(f"{value:,} |" for value in values))
         print()
+    print("| before, after |", *(f"{way} |" for way in call_path.WAYS), f"\n|---|{'---|' * len(ways)}")
+    for name in (name.removeprefix(ways[0]) for name in rows if name.startswith(ways[0])):
+        print(f"| {name} |", *(f"{rows[way + name][0]:,}, {rows[way + name][1]:,} |" for way in ways))
 
 
 if __name__ == "__main__":
