@@ -44,6 +44,8 @@ names = [module.__file__ for name, module in sys.modules.items() if name.partiti
 print(json.dumps([name for name in names if name]))
 """
 IMPORT = "from hooksdk import Host, hooks, tool"
+CODE = "code lines of"
+"""What the figures begin with that have a table of their own."""
 BUILT_INS = (
     "audit", "catalog_audit", "clear_tool_results", "no_repeats", "secrets", "telemetry", "tool_policy", "tool_results",
     "tool_search", "trace_file",
@@ -291,9 +293,16 @@ def main() -> None:
             )
         )
         return
-    print("| the house | before | after |\n|---|---|---|")
-    for name, values in rows.items():
-        print(f"| {name} |", *(f"{value:,} |" for value in values))
+    ways = [f"{way}: " for way in call_path.WAYS]
+    for head, own in (("the house", ""), (CODE, f"{CODE} ")):
+        print(f"| {head} | before | after |\n|---|---|---|")
+        for name, values in rows.items():
+            if name.startswith(f"{CODE} ") == bool(own) and not name.startswith((*ways,)):
+                print(f"| {name.removeprefix(own)} |", *(f"{value:,} |" for value in values))
+        print()
+    print("| before, after |", *(f"{way} |" for way in call_path.WAYS), f"\n|---|{'---|' * len(ways)}")
+    for name in (name.removeprefix(ways[0]) for name in rows if name.startswith(ways[0])):
+        print(f"| {name} |", *(f"{rows[way + name][0]:,}, {rows[way + name][1]:,} |" for way in ways))
 
 
 if __name__ == "__main__":
