@@ -32,7 +32,7 @@ NEEDS = {
     "": "builtin_plugins.* hooksdk.* hooksdk.cli hooksdk.gateway hooksdk.gateway._settings hooksdk.gateway.status",
     "otel": "builtin_plugins.telemetry.*",
     "google-adk": "hooksdk.adapters._adk_forms hooksdk.adapters.google_adk",
-    "dbos": "hooksdk.adapters._dbos_run hooksdk.adapters.dbos",
+    "dbos": "hooksdk.adapters._dbos_run hooksdk.adapters._dbos_versions hooksdk.adapters.dbos",
     "fastmcp": "hooksdk.adapters._fastmcp_forms hooksdk.adapters.fastmcp",
     "openai-agents": "hooksdk.adapters._openai_finish hooksdk.adapters._openai_forms hooksdk.adapters.openai_agents",
     "claude-sdk": "hooksdk.adapters.claude_sdk",

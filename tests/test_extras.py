@@ -61,7 +61,7 @@ LATER = {
     "hooksdk.gateway._metrics": "prometheus",
     "hooksdk.mcp.sign_in": "secrets",
     "hooksdk.models": "anthropic,openai",
-    "hooksdk.stores": "postgres",
+    "hooksdk.stores": "audit,postgres,secrets",
     "hooksdk.sync": "testing",
     "hooksdk.testing": "mcp",
 }

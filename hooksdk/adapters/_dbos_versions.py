@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, cast, final
 
-from dbos import DBOS, DBOSClient, DBOSConfig, WorkflowStatus, _dbos, error  # pyright: ignore[reportPrivateUsage]
-from sqlalchemy.exc import SQLAlchemyError
+from dbos import DBOS, DBOSClient, DBOSConfig, WorkflowStatus, _dbos  # pyright: ignore[reportPrivateUsage]
 
 from hooksdk.config import without_password
 from hooksdk.errors import ConfigError
@@ -124,7 +123,7 @@ async def list_standing(store: Store, url: str) -> list[StandingRuns]:
             client = DBOSClient(system_database_url=url, **options)
             found += await find_standing(client, store)
             await asyncio.to_thread(client.destroy)
-        except (SQLAlchemyError, error.DBOSException) as problem:
+        except Exception as problem:  # DBOS's own, or of what it reaches its database with
             reason = str(getattr(problem, "orig", problem)).partition("\n")[0]
             raise ConfigError("dbos", (f"its tables cannot be read at {where}: {reason}",)) from problem
     return found

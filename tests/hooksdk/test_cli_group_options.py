@@ -103,7 +103,7 @@ async def test_an_answer_reaches_the_question_of_the_store_that_is_named_before_
         await ApprovalDesk(records, wait=0)(request)
         return records
 
-    here = await ask(tmp_path / "kept" / "sessions", "Delete everything?")
+    here = await ask(tmp_path / "kept", "Delete everything?")
     there = await ask(tmp_path / "b", "Send a mail?")
     before = ("approvals", "--store", str(tmp_path / "b"))
     done = await hooksdk(*before, "approve", "1", folder=tmp_path)

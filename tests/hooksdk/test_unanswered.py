@@ -210,7 +210,7 @@ async def test_watch_leaves_a_question_open_to_which_no_answer_was_typed(tmp_pat
     from hooksdk.desk import ApprovalRecords
     from hooksdk.stores import SqlStore
 
-    records = ApprovalRecords(SqlStore(tmp_path / "kept" / "sessions"))
+    records = ApprovalRecords(SqlStore(tmp_path / "kept"))
     await ApprovalDesk(records, wait=0)(request(FIRST))
     done = await hooksdk("approvals", "watch", folder=tmp_path, stdin="maybe\n")
     assert "approval 1 goes on waiting: nobody answered: what was typed is none of the answers" in done.err
