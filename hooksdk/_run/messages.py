@@ -13,6 +13,7 @@ from hooksdk._run.prompts import is_of_user
 from hooksdk._run.state import RunState
 from hooksdk._run.tools import reveal
 from hooksdk._tasks.background import logger
+from hooksdk._transcript.encoding import is_reason
 from hooksdk._transcript.journal import Ledger
 from hooksdk.errors import RunBlocked, UnknownResult
 from hooksdk.formats import GivenMessage, Message, ProviderJson, get_format
@@ -62,7 +63,7 @@ async def take_messages(
         return await transcript.match(whole)
     form = state.parts.format
     for text in said if not state.parts.for_others else ():
-        if not reading.is_reason(text):
+        if not is_reason(text, reading.reasons):
             reading.say(text)
     await reading.note_strangers(
         (form.text(one), form.text(two)) for one, two in zip(given, whole, strict=True) if is_of_user(two, form)

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, cast
 
 from hooksdk._run.state import RunState
+from hooksdk._transcript.encoding import is_reason
 from hooksdk.formats import Message, MessageFormat
 
 # How far back the last user message is looked for: further back it no longer tells what is wanted.
@@ -51,7 +52,8 @@ def prompts_of(state: RunState) -> tuple[str, ...]:
     message_format = state.parts.format
     newest = islice(state.parts.transcript.newest(), MOST_MESSAGES)
     said = (text for message in newest if (text := _asked(message, message_format)))
-    last = next((text for text in said if not state.parts.reading.is_reason(text)), "")
+    reasons = state.parts.reading.reasons
+    last = next((text for text in said if not is_reason(text, reasons)), "")
     texts = (prompt_text(state.input, message_format), last)
     return tuple(dict.fromkeys(state.secrets.text(text) for text in texts if text.strip()))
 

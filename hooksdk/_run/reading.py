@@ -21,7 +21,7 @@ from hooksdk._origins.labels import UNLABELLED, Labels, join_labels
 from hooksdk._origins.texts import NEVER, Moment, Place, Texts, quote_around
 from hooksdk._origins.values import parts_of
 from hooksdk._schema.fresh import peek
-from hooksdk._transcript.encoding import UNKNOWN
+from hooksdk._transcript.encoding import is_reason
 from hooksdk._transcript.journal import REASONS, Ledger
 from hooksdk._transcript.rows import USER
 from hooksdk.transcript import Transcript
@@ -48,6 +48,7 @@ class Reading:
 
     Attributes:
         asked: What the calls have said, by their tools.
+        reasons: The digests of what stands in the user's place and no user has written (`REASONS`).
     """
 
     def __init__(self, transcript: Transcript) -> None:
@@ -55,10 +56,10 @@ class Reading:
         stored = transcript.state(BELOW).get("labels")
         # Of all that sub-agents have read; None while that is nothing.
         self._below: Labels | None = None if stored is None else frozenset(map(str, stored))
-        self._reasons: dict[str, bool] = dict(transcript.state(REASONS))
+        self.reasons: dict[str, bool] = dict(transcript.state(REASONS))
         # Of all that was noted; None while that is nothing.
         self._noted = self._below
-        if not all(self._reasons.values()):
+        if not all(self.reasons.values()):
             self.note(UNLABELLED)
         # Of the first results; None while there are none.
         self._labels: Labels | None = None
@@ -146,10 +147,6 @@ class Reading:
         if folded := fold(prompt):
             self._prompts[folded] = None
 
-    def is_reason(self, text: str) -> bool:
-        """True for what stands where a user's message would, and no user has written it."""
-        return text.startswith(UNKNOWN) or (bool(self._reasons) and schema.fingerprint(text) in self._reasons)
-
     async def note_reason(self, text: str) -> None:
         """A plugin is about to tell the model this; durable when this returns."""
         await self._note({schema.fingerprint(text): True})
@@ -162,15 +159,15 @@ class Reading:
             if text.strip() and text not in self._looked_at:
                 self._looked_at.add(text)
                 digest = schema.fingerprint(text)
-                if digest not in self._reasons and not any(map(self._is_prompt, {fold(given), fold(text)})):
+                if digest not in self.reasons and not any(map(self._is_prompt, {fold(given), fold(text)})):
                     strange[digest] = False
         if strange:
             self.note(UNLABELLED)
             await self._note(strange)
 
     async def _note(self, reasons: dict[str, bool]) -> None:
-        self._reasons.update(reasons)
-        await self._transcript.save_state(REASONS, dict(sorted(self._reasons.items())))
+        self.reasons.update(reasons)
+        await self._transcript.save_state(REASONS, dict(sorted(self.reasons.items())))
 
     def _is_prompt(self, folded: str) -> bool:
         return folded in self._prompts or self._transcript.ask(lambda ledger: ledger.lookup.has_prompt(folded))
@@ -193,7 +190,7 @@ class Reading:
         texts = [
             ledger.need_format().text(ledger.messages[at]) for at in range(first, ledger.count) if rows[at].kind == USER
         ]
-        return [text for text in texts if not self.is_reason(text)]
+        return [text for text in texts if not is_reason(text, self.reasons)]
 
     def find(self, value: str, around: Sequence[Asked] = ()) -> list[Place]:
         """Where the folded value was read: in the results of the transcript, and in what it does not have. `around`:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 from hooksdk import schema
@@ -21,6 +21,11 @@ from hooksdk.values import clip, is_list, is_object
 Entry = dict[str, Any]
 # The beginning of the text in the place of a host's message, or result, that cannot be matched.
 UNKNOWN = "(of an unknown author)\n"
+
+
+def is_reason(text: str, reasons: Mapping[str, Any]) -> bool:
+    """True for what stands where a user's message would, and no user has written it."""
+    return text.startswith(UNKNOWN) or (bool(reasons) and schema.fingerprint(text) in reasons)
 
 
 class MessageParts(NamedTuple):

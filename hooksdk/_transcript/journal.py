@@ -40,7 +40,7 @@ from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
 from hooksdk._transcript.effects import Effects
-from hooksdk._transcript.encoding import UNKNOWN, Entry, load_result
+from hooksdk._transcript.encoding import Entry, is_reason, load_result
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.rows import LOOSE, REPLY, Marks, ResultRow, RowSource
 from hooksdk._transcript.turns import Slot, Turns
@@ -296,8 +296,7 @@ class Ledger(Turns):
         return self._lookup
 
     def _is_reason(self, text: str) -> bool:
-        reasons = self.states.get(REASONS, {})
-        return text.startswith(UNKNOWN) or (bool(reasons) and schema.fingerprint(text) in reasons)
+        return is_reason(text, self.states.get(REASONS, {}))
 
     # Results
 

@@ -88,9 +88,9 @@ def _parsed(lines: Sequence[bytes]) -> Iterator[tuple[Message, int]]:
     return ((json.loads(line.decode()), len(line)) for line in lines)
 
 
-async def keep_state(log: SessionLog, ledger: Ledger) -> None:
-    """Let the log keep what the next opening needs, if that is worth it."""
-    if not isinstance(log, RowLog):
+async def keep_state(log: RowLog | None, ledger: Ledger) -> None:
+    """Let the log keep what the next opening needs, if it can and that is worth it."""
+    if log is None:
         return
     is_long_ago = ledger.upto > ledger.kept_upto and ledger.rows.stored  # the next opening would read an older view
     if not (log.state_is_due or is_long_ago) or not _is_ours(ledger.format):

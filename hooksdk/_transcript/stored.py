@@ -99,7 +99,7 @@ class Stored:
         self.existed = log.existed
         self.volatile: bool = getattr(log, "volatile", False)
         self._log = log
-        self._keeps_rows = isinstance(log, RowLog)
+        self._row_log = log if isinstance(log, RowLog) else None  # asked once: each look at a protocol takes a while
         self._where = f"session '{session_id}'"
         self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
         self._ledger = Ledger(None)
@@ -121,7 +121,7 @@ class Stored:
         stored = cls(log, session_id)
         await run_shielded(shorten_journal, session_id, log, await stored._load(None), stored._ledger)
         stored._replies_before = stored._ledger.replies
-        await run_shielded(keep_state, log, stored._ledger)
+        await run_shielded(keep_state, stored._row_log, stored._ledger)
         return stored
 
     async def _load(self, message_format: MessageFormat | None, *, whole: bool = False) -> list[Entry] | None:
@@ -180,8 +180,8 @@ class Stored:
             await self._write(self._log.append_messages(ready))
             for message in ready:
                 self._ledger.add(message)
-            if self._keeps_rows:
-                await keep_state(self._log, self._ledger)
+            if self._row_log is not None:
+                await keep_state(self._row_log, self._ledger)
 
     # Calls that may take effect, between their judgement and their result
 
@@ -315,7 +315,7 @@ class Stored:
                 if self._ended:
                     with suppress(StoreError):
                         await self._journal()
-                await keep_state(self._log, self._ledger)
+                await keep_state(self._row_log, self._ledger)
         finally:
             with as_store_errors(self._where):
                 await self._log.close()

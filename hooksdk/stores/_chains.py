@@ -47,19 +47,27 @@ class Table:
 MESSAGES = Table("messages", ":id, :position, :body, :hash", "''")
 JOURNAL = Table("journal", ":id, :position, :kind, :body, :hash", "kind")
 Ends = dict[Table, End]
+# Rows, and the end of the sequence after them.
+Chained = tuple[list[dict[str, Any]], End]
 
 
 def chained(
-    key: int, table: Table, end: End, lines: Sequence[bytes], columns: Sequence[dict[str, str]], seal: Seal = PLAIN
-) -> tuple[list[dict[str, Any]], End]:
-    """The rows of these lines of a session, with their hashes, and the end of the sequence after them."""
+    key: int, table: Table, end: End, lines: Sequence[bytes], kinds: Sequence[str] = (), seal: Seal = PLAIN
+) -> Chained:
+    """The rows of these lines of a session, with their hashes, and the end of the sequence after them. `kinds` are those
+    of entries; messages have none."""
     rows: list[dict[str, Any]] = []
-    for line, more in zip(lines, columns, strict=True):
+    for line, kind in zip(lines, kinds or [""] * len(lines), strict=True):
         body = seal.close(line.decode(), key, table.name, end.length)
-        row = {"id": key, "position": end.length, "body": body, **more}
-        end = End(end.length + 1, chain(end.hash, body, **more))
+        row = {"id": key, "position": end.length, "kind": kind, "body": body}
+        end = End(end.length + 1, chain(end.hash, body, kind))
         rows.append({**row, "hash": end.hash})
     return rows, end
+
+
+def kind_of(entry: Entry) -> str:
+    """The kind of a journal entry as its row has it; empty where it names none."""
+    return str(entry.get("kind", ""))[:80]
 
 
 def named_ends(ends: Ends, prefix: str = "") -> dict[str, Any]:

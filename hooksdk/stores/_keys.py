@@ -17,7 +17,7 @@ from typing import Any, final
 
 from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores._hashes import tag_of
-from hooksdk.stores._sealing import PLAIN, SEALED, Seal, no_key
+from hooksdk.stores._sealing import SEALED, no_key
 
 # Bytes of the number that AES-GCM uses once.
 NONCE_BYTES = 12
@@ -66,11 +66,6 @@ class Sealed:
     def tag(self, text: str) -> bytes:
         """The keyed hash of the text."""
         return hmac.digest(self._tag_key, tag_of(text), "sha256")[:16]
-
-
-def seal_of(keys: Sequence[bytes]) -> Seal:
-    """How texts are stored with these keys, the first of which encrypts; plain with none. Raises `ConfigError`."""
-    return Sealed(keys) if keys else PLAIN
 
 
 def keys_for(source: str | None) -> list[bytes]:

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, cast, final
 
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.stores import _digests
-from hooksdk.stores._chains import JOURNAL, MESSAGES, End, chained, named_ends
-from hooksdk.stores._hashes import digest, session_key
-from hooksdk.stores._names import file_name
-from hooksdk.stores._sealing import PLAIN, Seal
+from hooksdk.stores._chains import JOURNAL, MESSAGES, End, chained, kind_of, named_ends
+from hooksdk.stores._hashes import session_key
+from hooksdk.stores._names import OLD_FILES, file_name, journal_of
+from hooksdk.stores._sealing import Seal
+from hooksdk.stores._values import value_in, value_row, write_value
 from hooksdk.stores.files import BINARY
 from hooksdk.stores.locks import lock
 
@@ -48,9 +49,6 @@ INSERT_SESSION = """
 INSERT INTO hooksdk_sessions VALUES (
     :id, :name, :token, NULL, NULL, :changed, :messages, :messages_hash, :journal, :journal_hash)
 ON CONFLICT (id) DO NOTHING"""
-INSERT_VALUE = """
-INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash) ON CONFLICT (space, key) DO NOTHING"""
-FIND_VALUE = "SELECT body FROM hooksdk_values WHERE space = :space AND key = :key"
 
 
 @final
@@ -76,12 +74,7 @@ class OldSession:
 
 def old_files(folder: Path) -> list[Path]:
     """The journals of sessions, and the files of values, that are not in the database yet."""
-    return sorted([*folder.glob("*.journal.jsonl"), *folder.glob("values/*.json")])
-
-
-def journal_of(folder: Path, session_id: str) -> Path:
-    """The journal that a session of this id has, if it has files."""
-    return folder / f"{file_name(session_id)}.journal.jsonl"
+    return sorted(path for pattern in OLD_FILES for path in folder.glob(pattern))
 
 
 def named_in(journal: Path) -> str | None:
@@ -227,22 +220,23 @@ def _step(path: Path, seal: Seal) -> Callable[[Transaction], bool] | None:
 
 def _insert(transaction: Transaction, path: Path, session: OldSession, seal: Seal) -> bool:
     """Store a session. False where another one of this id is stored already."""
-    before = _taken_before(transaction, path)
+    before = _taken_before(transaction, path, seal)
     if before is not None:  # and the process died before it moved the files
         return before == session.fingerprint
     if not insert_session(transaction, session, seal):
         logger.warning("%s is not taken over: the database has another session '%s'", path, session.session_id)
         return False
-    _note_taken(transaction, path, session.fingerprint)
+    _note_taken(transaction, path, session.fingerprint, seal)
     return True
 
 
 def insert_session(transaction: Transaction, session: OldSession, seal: Seal) -> bool:
     """Store a session; False where there is one of this id already."""
     row: dict[str, Any] = {"id": session_key(session.session_id), "name": json.dumps(session.session_id)}
+    kinds = [kind_of(json.loads(line)) for line in session.journal]
     parts = [
-        (MESSAGES, *chained(row["id"], MESSAGES, End(), session.messages, [{} for _ in session.messages], seal)),
-        (JOURNAL, *chained(row["id"], JOURNAL, End(), session.journal, list(map(_kind, session.journal)), seal)),
+        (MESSAGES, *chained(row["id"], MESSAGES, End(), session.messages, seal=seal)),
+        (JOURNAL, *chained(row["id"], JOURNAL, End(), session.journal, kinds, seal)),
     ]
     row |= {"token": session.token, "changed": session.changed, **named_ends({table: end for table, _, end in parts})}
     if not transaction.execute(INSERT_SESSION, row).rowcount:
@@ -254,43 +248,27 @@ def insert_session(transaction: Transaction, session: OldSession, seal: Seal) ->
     return True
 
 
-def _kind(line: bytes) -> dict[str, str]:
-    return {"kind": str(json.loads(line).get("kind", ""))[:80]}
-
-
 def _insert_values(
     transaction: Transaction, path: Path, data: bytes, space: str, values: dict[str, Any], seal: Seal
 ) -> bool:
     """Store the values of a space. Those that are stored already stay as they are."""
     fingerprint = hashlib.sha256(data).hexdigest()
-    if _taken_before(transaction, path) == fingerprint:
+    if _taken_before(transaction, path, seal) == fingerprint:
         return True
     for key, value in values.items():
-        _insert_value(transaction, space, key, json.dumps(value), seal)
-    _note_taken(transaction, path, fingerprint)
+        write_value(transaction, value_row(space, key, json.dumps(value), seal), None)
+    _note_taken(transaction, path, fingerprint, seal)
     return True
 
 
-def _insert_value(transaction: Transaction, space: str, key: str, value: str, seal: Seal = PLAIN) -> None:
-    where = file_name(space), file_name(key)
-    insert_value(transaction, *where, json.dumps(key), seal.close(value, "value", *where))
-
-
-def insert_value(transaction: Transaction, space: str, key: str, name: str, body: str) -> None:
-    """Store the row of a value, unless there is one already."""
-    row: dict[str, Any] = {"space": space, "key": key, "name": name, "body": body, "hash": digest(space, key, body)}
-    if transaction.execute(INSERT_VALUE, row).rowcount:
-        _digests.note_value(transaction, space, key, None, row["hash"])
-
-
-def _taken_before(transaction: Transaction, path: Path) -> str | None:
+def _taken_before(transaction: Transaction, path: Path, seal: Seal) -> str | None:
     row = {"space": file_name(TAKEN), "key": file_name(path.name)}
-    found: Any = transaction.execute(FIND_VALUE, row).fetchone()
-    return json.loads(found[0]) if found else None
+    found, _ = value_in(transaction, row, seal)
+    return None if found is None else json.loads(found)
 
 
-def _note_taken(transaction: Transaction, path: Path, fingerprint: str) -> None:
-    _insert_value(transaction, TAKEN, path.name, json.dumps(fingerprint))
+def _note_taken(transaction: Transaction, path: Path, fingerprint: str, seal: Seal) -> None:
+    write_value(transaction, value_row(TAKEN, path.name, json.dumps(fingerprint), seal), None)
 
 
 @contextmanager

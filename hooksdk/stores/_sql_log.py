@@ -23,11 +23,13 @@ from hooksdk.stores._chains import (
     MESSAGES,
     PAGE,
     SESSION,
+    Chained,
     End,
     Ends,
     Table,
     chained,
     ends_of,
+    kind_of,
     named_ends,
     parse,
     read_chain,
@@ -209,54 +211,54 @@ class SqlLog(KeptRows):
     async def append_messages(self, messages: Sequence[Message]) -> None:
         """Store more messages."""
         lines = [encode_for(f"session '{self.session_id}'", message) for message in messages]
-        await self._append(MESSAGES, lines, [{} for _ in lines])
+        await self._append(MESSAGES, lines)
         if self._warm is not None:
             self._warm += lines
 
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
         """Store more journal entries in one transaction."""
         lines = [encode_for(f"session '{self.session_id}'", entry) for entry in entries]
-        await self._append(JOURNAL, lines, list(map(_kind, entries)), verify=verify)
+        await self._append(JOURNAL, lines, list(map(kind_of, entries)), verify=verify)
 
     async def _append(
-        self, table: Table, lines: Sequence[bytes], columns: Sequence[dict[str, str]], *, verify: bool = False
+        self, table: Table, lines: Sequence[bytes], kinds: Sequence[str] = (), *, verify: bool = False
     ) -> None:
         rows: list[dict[str, Any]] = []
 
         def ends() -> Ends:
-            rows[:], end = chained(self.row["id"], table, self._ends[table], lines, columns, self._seal)
+            rows[:], end = chained(self.row["id"], table, self._ends[table], lines, kinds, self._seal)
             return {**self._ends, table: end}
 
         def store(transaction: Transaction) -> None:
-            if verify:
-                self._compare(transaction)
+            self._compare(transaction, *(self._ends if verify else [table]))
             if rows:
-                self._insert(transaction, table, rows)
+                transaction.execute(table.insert, rows)
 
         if lines or verify:
             await self._hold(store, ends=ends)
             self._unkept += sum(map(len, lines))
 
-    def _insert(self, transaction: Transaction, table: Table, rows: Sequence[dict[str, Any]]) -> None:
-        end = transaction.execute(table.end, self.row).fetchone()[0]
-        if end != rows[0]["position"]:
-            self._changed(f"the {table.name} end at {end}")
-        transaction.execute(table.insert, rows)
-
     async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
         """Store these entries instead of the journal, in one transaction. The kept state goes with it."""
+        await self._replace({JOURNAL: self._journal(entries)})
+
+    def _journal(self, entries: Sequence[Entry]) -> Chained:
         lines = [encode_for(f"session '{self.session_id}'", entry) for entry in entries]
-        rows, end = chained(self.row["id"], JOURNAL, End(), lines, list(map(_kind, entries)), self._seal)
+        return chained(self.row["id"], JOURNAL, End(), lines, list(map(kind_of, entries)), self._seal)
+
+    async def _replace(self, new: dict[Table, Chained]) -> None:
+        """Store these sequences instead of those that are there. The kept state goes with them."""
 
         def store(transaction: Transaction) -> None:
             self._rewriting = True
-            self._compare(transaction)
-            for statement in (JOURNAL.cut, DROP_STATE, DROP_ROWS):
+            self._compare(transaction, *self._ends)
+            for statement in (*(table.cut for table in new), DROP_STATE, DROP_ROWS):
                 transaction.execute(statement, {**self.row, "length": 0})
-            if rows:
-                transaction.execute(JOURNAL.insert, rows)
+            for table, (rows, _) in new.items():
+                if rows:
+                    transaction.execute(table.insert, rows)
 
-        await self._hold(store, ends=lambda: {**self._ends, JOURNAL: end})
+        await self._hold(store, ends=lambda: {**self._ends, **{table: end for table, (_, end) in new.items()}})
 
     async def rekey(self) -> bool:
         """Encrypt the whole session anew with the store's first key, in one transaction; False where none is to be
@@ -267,28 +269,14 @@ class SqlLog(KeptRows):
         _, lines, journal = await self.read_encoded()
         before = {table.name: end.hash.hex() for table, end in self._ends.items()}
         entry = {"kind": "chain", "m": len(lines), "time": round(time.time(), 3), "why": "a new key", "before": before}
-        bodies = [encode_for(f"session '{self.session_id}'", each) for each in (*journal, entry)]
-        key = self.row["id"]
-        stored = {
-            MESSAGES: chained(key, MESSAGES, End(), lines, [{} for _ in lines], self._seal),
-            JOURNAL: chained(key, JOURNAL, End(), bodies, list(map(_kind, (*journal, entry))), self._seal),
-        }
-
-        def store(transaction: Transaction) -> None:
-            self._rewriting = True
-            for statement in (MESSAGES.cut, JOURNAL.cut, DROP_STATE, DROP_ROWS):
-                transaction.execute(statement, {**self.row, "length": 0})
-            for table, (rows, _) in stored.items():
-                if rows:
-                    transaction.execute(table.insert, rows)
-
-        await self._hold(store, ends=lambda: {table: end for table, (_, end) in stored.items()})
+        messages = chained(self.row["id"], MESSAGES, End(), lines, seal=self._seal)
+        await self._replace({MESSAGES: messages, JOURNAL: self._journal([*journal, entry])})
         return True
 
-    def _compare(self, transaction: Transaction) -> None:
-        for table, end in self._ends.items():
+    def _compare(self, transaction: Transaction, *tables: Table) -> None:
+        for table in tables:
             stored = transaction.execute(table.end, self.row).fetchone()[0]
-            if stored != end.length:
+            if stored != self._ends[table].length:
                 self._changed(f"the {table.name} end at {stored}")
 
     async def delete(self) -> None:
@@ -308,7 +296,7 @@ class SqlLog(KeptRows):
         def look(transaction: Transaction) -> None:
             if ends_of(transaction, self.row) != self._ends:
                 self._explain(transaction)
-            self._compare(transaction)
+            self._compare(transaction, *self._ends)
 
         await self._hold(look)
 
@@ -335,7 +323,3 @@ def _other_keys(transaction: Transaction, row: dict[str, Any]) -> bool:
     """True where a body of the session is not encrypted with the key of this prefix."""
     statement = "SELECT 1 FROM hooksdk_{} WHERE session = :id AND body NOT LIKE :prefix LIMIT 1"
     return any(transaction.execute(statement.format(table.name), row).fetchone() for table in (MESSAGES, JOURNAL))
-
-
-def _kind(entry: Entry) -> dict[str, str]:
-    return {"kind": str(entry.get("kind", ""))[:80]}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hooksdk.stores import _digests
+from hooksdk.stores._chains import kind_of
 from hooksdk.stores._hashes import NO_ROWS, chain, digest, session_key
 from hooksdk.stores._transaction import VERSION, Transaction
 
@@ -101,7 +102,7 @@ def _copy(transaction: Transaction, table: str, key: str, session: dict[str, Any
     for page in _pages(transaction, table, key):
         rows: list[dict[str, Any]] = []
         for position, body in page:  # a missing row stays one, and is told of when the session is opened
-            kind = {} if table == "messages" else {"kind": kind_of(body)}
+            kind = {} if table == "messages" else {"kind": _kind_in(body)}
             end = chain(end, body, **kind)
             count = position + 1
             rows.append({"session": session["id"], "position": position, "body": body, "hash": end, **kind})
@@ -128,9 +129,8 @@ def _pages(transaction: Transaction, table: str, key: str) -> Iterator[list[Any]
         yield page
 
 
-def kind_of(body: str) -> str:
-    """The kind of a journal entry; empty where it names none."""
+def _kind_in(body: str) -> str:
     try:
-        return str(json.loads(body).get("kind", ""))[:80]
+        return kind_of(json.loads(body))
     except (ValueError, AttributeError):
         return ""

@@ -33,39 +33,34 @@ class SqlValues(Protocol):
 
     seal: Seal
 
-    def _open(self) -> Database: ...
+    @property
+    def database(self) -> Database: ...
     async def look(self, step: Callable[[Transaction], T], absent: T) -> T: ...
-    async def _rows(self, statement: str, **parameters: object) -> Sequence[Any]: ...
+    async def fetch(self, statement: str, **parameters: object) -> Sequence[Any]: ...
     async def _is_absent(self) -> bool: ...
 
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
         """A stored value, a fresh copy."""
         row = {"space": file_name(space), "key": file_name(key)}
-        body, _ = await self.look(functools.partial(_value_in, row=row, seal=self.seal), (None, None))
+        body, _ = await self.look(functools.partial(value_in, row=row, seal=self.seal), (None, None))
         return default if body is None else json.loads(body)
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value; durable when this returns."""
-        row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
-        text = encode_for(f"storage '{space}'", value).decode()
-        row["body"] = body = self.seal.close(text, "value", row["space"], row["key"])
-        row["hash"] = digest(row["space"], row["key"], body)
-        await self._open().transaction(functools.partial(_put, row=row))
+        row = value_row(space, key, encode_for(f"storage '{space}'", value).decode(), self.seal)
+        await self.database.transaction(functools.partial(_put, row=row))
 
     async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
         """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this
         returns. Raises `StoreError`, also where the connection was lost in between, and it is not known whether it was
         stored."""
         place = f"storage '{space}'"
-        row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
-        text = encode_for(place, new).decode()
-        row["body"] = body = self.seal.close(text, "value", row["space"], row["key"])
-        row["hash"] = digest(row["space"], row["key"], body)
+        row = value_row(space, key, encode_for(place, new).decode(), self.seal)
         begun = False
 
         def change(transaction: Transaction) -> bool:
             nonlocal begun
-            stored, found = _value_in(transaction, row, self.seal, alone=True)
+            stored, found = value_in(transaction, row, self.seal, alone=True)
             if not is_same(place, None if stored is None else json.loads(stored), old):
                 if begun:  # by this, and its answer was lost, or by somebody else
                     raise StoreError(
@@ -75,9 +70,9 @@ class SqlValues(Protocol):
             if stored is None and new is None:
                 return True
             begun = True
-            return _write(transaction, row if new is not None else {**row, "hash": None}, found)
+            return write_value(transaction, row if new is not None else {**row, "hash": None}, found)
 
-        return await self._open().transaction(change)
+        return await self.database.transaction(change)
 
     def rekey_values(self, transaction: Transaction) -> int:
         """Encrypt some values anew; answers how many."""
@@ -85,24 +80,33 @@ class SqlValues(Protocol):
         found = transaction.execute(OTHER_VALUES, row).fetchall()
         for space, key in found:
             place: dict[str, Any] = {"space": space, "key": key}
-            text, old = _value_in(transaction, place, self.seal, alone=True)
-            body = self.seal.close(text or "null", "value", space, key)
-            _write(transaction, {**place, "body": body, "hash": digest(space, key, body)}, old)
+            text, old = value_in(transaction, place, self.seal, alone=True)
+            write_value(transaction, _with_body(place, text or "null", self.seal), old)
         return len(found)
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
-        database, row = self._open(), {"space": file_name(space), "key": file_name(key), "hash": None}
+        database, row = self.database, {"space": file_name(space), "key": file_name(key), "hash": None}
         if not await self._is_absent():
             await database.transaction(functools.partial(_put, row=row))
 
     async def list_keys(self, space: str) -> list[str]:
         """The keys of a space, sorted."""
-        names = await self._rows("SELECT name FROM hooksdk_values WHERE space = :space", space=file_name(space))
-        return sorted(json.loads(name) for name in names)
+        rows = await self.fetch("SELECT name FROM hooksdk_values WHERE space = :space", space=file_name(space))
+        return sorted(json.loads(name) for (name,) in rows)
 
 
-def _value_in(
+def value_row(space: str, key: str, text: str, seal: Seal) -> dict[str, Any]:
+    """The row of a value, by its JSON."""
+    return _with_body({"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}, text, seal)
+
+
+def _with_body(place: dict[str, Any], text: str, seal: Seal) -> dict[str, Any]:
+    body = seal.close(text, "value", place["space"], place["key"])
+    return {**place, "body": body, "hash": digest(place["space"], place["key"], body)}
+
+
+def value_in(
     transaction: Transaction, row: dict[str, Any], seal: Seal, *, alone: bool = False
 ) -> tuple[str | None, bytes | None]:
     """The JSON of a stored value, and its hash; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
@@ -122,11 +126,11 @@ def _put(transaction: Transaction, row: dict[str, Any]) -> None:
     """Store a value, whatever was there; remove it where its new hash is None."""
     while True:
         found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}", row).fetchone()
-        if (found is None and row["hash"] is None) or _write(transaction, row, found and bytes(found[1])):
+        if (found is None and row["hash"] is None) or write_value(transaction, row, found and bytes(found[1])):
             return
 
 
-def _write(transaction: Transaction, row: dict[str, Any], old: bytes | None) -> bool:
+def write_value(transaction: Transaction, row: dict[str, Any], old: bytes | None) -> bool:
     """Put a value in the place of the one with the hash `old`, which nobody else changes meanwhile. False where another
     worker has stored a first one."""
     new = row["hash"]

@@ -15,8 +15,9 @@ from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores import _digests
 from hooksdk.stores._chains import check_ends, ends_in, read_chain
 from hooksdk.stores._hashes import session_key
-from hooksdk.stores._names import file_name
-from hooksdk.stores._old_files import VERSION, OldSession, insert_session, insert_value, named_in, read_old_session
+from hooksdk.stores._names import file_name, journal_of
+from hooksdk.stores._old_files import VERSION, OldSession, insert_session, named_in, read_old_session
+from hooksdk.stores._values import write_value
 from hooksdk.stores.files import replace_file, sync_directory
 from hooksdk.stores.sql import SqlStore
 from hooksdk.stores.upkeep import SESSION, Flaw, examine, list_all, list_ends, look_at, name_in
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 
+VALUE = ("space", "key", "name", "body", "hash")
+
+
 @final
 class Rescued(NamedTuple):
     """How many were copied, and why others were not."""
@@ -57,7 +61,7 @@ async def export_session(store: SqlStore, session_id: str, folder: Path) -> list
         raise StoreError(f"session '{session_id}'", "there is none of this id")
     header = {"hooksdk": "journal", "version": VERSION, "session": session_id, "token": session.token}
     lines = [json.dumps({**header, "changed": session.changed}).encode(), *session.journal]
-    journal = folder / f"{file_name(session_id)}.journal.jsonl"
+    journal = journal_of(folder, session_id)
     messages = folder / f"{file_name(session_id)}.messages.jsonl"
 
     def write() -> None:
@@ -100,7 +104,7 @@ async def rescue(store: SqlStore, target: SqlStore) -> Rescued:
 
     def insert_values(transaction: Transaction) -> None:
         for row in values:
-            insert_value(transaction, *row[:4])
+            write_value(transaction, dict(zip(VALUE, row, strict=True)), None)
 
     for key, name in keys:
         rows: dict[str, list[Any]] = {}

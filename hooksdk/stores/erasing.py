@@ -133,13 +133,13 @@ async def find(store: SqlStore, erasure: Erasure) -> list[str]:
     that are only old by their age, and what is held last."""
     if not await store.list_sessions():  # which makes no file
         return []
-    stored = {json.loads(name): more for name, *more in await _rows(store, SESSIONS)}
+    stored = {json.loads(name): more for name, *more in await store.fetch(SESSIONS)}
     if erasure.before is not None:
         old = {one: (held, time) for one, (time, held) in stored.items() if time is not None and time < erasure.before}
         newer = {above for one in stored if one not in old for above in _beginnings(one)}
         return sorted(old.keys() - newer, key=lambda one: (*old[one], -len(one)))
     parents, order = dict[str, str](), [*erasure.sessions]
-    for name, *row in await _rows(store, FORMATS):
+    for name, *row in await store.fetch(FORMATS):
         for entry in _entries(store, [row]):
             parents.setdefault(json.loads(name), str(entry.get("parent")))
             order += [json.loads(name)] if entry.get("requester") == (erasure.requester or ()) else []
@@ -160,15 +160,11 @@ def _beginnings(key: str) -> Iterator[str]:
     yield from (key, *(key[: found.start()] for found in re.finditer("[/~]", key)))
 
 
-async def _rows(store: SqlStore, statement: str, **row: object) -> list[Any]:
-    return await store.database.transaction(lambda one: one.execute(statement, row).fetchall(), writes=False)
-
-
 def _entries(store: SqlStore, rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any]]:
     """Journal entries, without those that cannot be read."""
     for session, position, body in rows:
         with suppress(StoreError, ValueError):
-            yield as_object(json.loads(store.database.seal.open(body, session, "journal", position)))
+            yield as_object(json.loads(store.seal.open(body, session, "journal", position)))
 
 
 async def erase(
@@ -217,7 +213,7 @@ async def erase(
 async def _erase_held(store: SqlStore, logs: Sequence[SqlLog], scope: _Scope) -> list[str]:
     """Erase sessions that are held here; answers the files that went or were changed."""
     for log in logs:
-        for entry in _entries(store, await _rows(store, STATES, id=log.row["id"])):
+        for entry in _entries(store, await store.fetch(STATES, id=log.row["id"])):
             if entry.get("plugin") == FAMILY_STATE:
                 state = as_object(entry.get("state") or as_object(entry.get("change")).get("set"))
                 scope.families.add(str(state.get("id")))
@@ -300,7 +296,7 @@ def _remove_files(old_files: Path | None, scope: _Scope) -> list[str]:
 async def _remove_old_rows(store: SqlStore, scope: _Scope) -> None:
     """Remove the same from the tables of earlier versions, where nobody has dropped them yet."""
     try:
-        await _rows(store, "SELECT 1 FROM hooksdk_old_sessions WHERE 1 = 0")
+        await store.fetch("SELECT 1 FROM hooksdk_old_sessions WHERE 1 = 0")
     except StoreError:
         return
 

@@ -26,7 +26,7 @@ from hooksdk.stores import _digests, _holders
 from hooksdk.stores._chains import ends_in, read_session
 from hooksdk.stores._database import Database, Driver
 from hooksdk.stores._hashes import NO_ROWS, session_key
-from hooksdk.stores._names import file_name
+from hooksdk.stores._names import OLD_FILES, journal_of
 from hooksdk.stores._sealing import PLAIN, Seal
 from hooksdk.stores._sql_log import RENEW, SqlLog
 from hooksdk.stores._transaction import Run, Transaction
@@ -104,9 +104,9 @@ class SqlStore(SqlValues):
         encrypted can be read."""
         self.seal: Seal = PLAIN
         if keys:
-            from hooksdk.stores._keys import seal_of
+            from hooksdk.stores._keys import Sealed
 
-            self.seal = seal_of(keys)
+            self.seal = Sealed(keys)
         self.old_files = old_files
         if isinstance(place, PathLike):
             folder = Path(place).expanduser()
@@ -145,9 +145,6 @@ class SqlStore(SqlValues):
     @property
     def database(self) -> Database:
         """The database, for the modules beside this one."""
-        return self._open()
-
-    def _open(self) -> Database:
         if self._database is None:
             driver: Driver
             if self.file:
@@ -164,11 +161,11 @@ class SqlStore(SqlValues):
     async def _take_over(self, session_id: str) -> None:
         """Take over what files of an earlier version have of this session. Raises `SessionBusy` while such a version
         has it open, and `StoreError` for damage."""
-        folder, database = self.old_files, self._open()
-        if folder is not None and (folder / f"{file_name(session_id)}.journal.jsonl").exists():
+        folder = self.old_files
+        if folder is not None and journal_of(folder, session_id).exists():
             from hooksdk.stores._old_files import take_over_session
 
-            await database.work(lambda run: take_over_session(run, folder, session_id, self.seal))
+            await self.database.work(lambda run: take_over_session(run, folder, session_id, self.seal))
 
     def _take_over_all(self, run: Run) -> None:
         if self._has_files():
@@ -180,15 +177,14 @@ class SqlStore(SqlValues):
     def _has_files(self) -> bool:
         """True where files of an earlier version are not in the database yet."""
         folder = self.old_files
-        patterns = ("*.journal.jsonl", "values/*.json")
-        return folder is not None and any(next(folder.glob(each), None) is not None for each in patterns)
+        return folder is not None and any(next(folder.glob(each), None) is not None for each in OLD_FILES)
 
     # Sessions
 
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SqlLog:
         """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go, and its lease
         does not lapse, in time."""
-        database, holder = self._open(), _holders.new_holder()
+        database, holder = self.database, _holders.new_holder()
         row = {"id": session_key(session_id), "name": json.dumps(session_id), "holder": holder, "lease": self.lease}
         # A session that was deleted and begins again has a higher token than any holder of it had.
         row |= {"no_rows": NO_ROWS, "first": int(time.time() * 1000)}
@@ -247,7 +243,7 @@ class SqlStore(SqlValues):
                 while rows := sorted((log.row for log in self._logs if log.is_open), key=lambda row: row["id"]):
                     await anyio.sleep(self.lease / 3)
                     try:
-                        await self._open().transaction(functools.partial(_renew, rows=rows), patient=False)
+                        await self.database.transaction(functools.partial(_renew, rows=rows), patient=False)
                     except StoreError as error:
                         logger.warning("the leases of %d sessions were not renewed: %s", len(rows), error)
         finally:
@@ -261,7 +257,7 @@ class SqlStore(SqlValues):
         Open each with this store (or its host) before the lease lapses again. At most `limit`; none where none was
         left.
         """
-        database, holder = self._open(), _holders.new_holder()
+        database, holder = self.database, _holders.new_holder()
         row = {"holder": holder, "lease": self.lease, "limit": limit}
         if await self._is_absent():
             return []
@@ -278,29 +274,26 @@ class SqlStore(SqlValues):
         """The sessions that somebody has opened and not closed, by id, those whose ids begin so: True while their
         holder is alive, False where its lease has lapsed, or its process, of this machine, has ended."""
         beginning = json.dumps(prefix)[:-1]
-        row = {"beginning": beginning, "length": len(beginning)}
-
-        def rows(transaction: Transaction) -> Sequence[Any]:
-            return transaction.execute(HELD, row).fetchall()
-
-        held = await self.look(rows, ())
+        held = await self.fetch(HELD, beginning=beginning, length=len(beginning))
         return {json.loads(name): bool(alive) and not _holders.is_gone(holder) for name, holder, alive in held}
 
     async def look(self, step: Callable[[Transaction], T], absent: T) -> T:
         """Read in one transaction; `absent` where there is no database yet."""
-        return absent if await self._is_absent() else await self._open().transaction(step, writes=False)
+        return absent if await self._is_absent() else await self.database.transaction(step, writes=False)
 
     async def work(self, task: Callable[[Run], T]) -> T:
         """Run a task of several transactions in a worker thread."""
-        return await self._open().work(task)
+        return await self.database.work(task)
 
     async def _is_absent(self) -> bool:
         """True where nothing was ever stored; looking makes no file."""
-        return not await in_thread(self._has_files) and await self._open().is_absent()
+        return await self.database.is_absent() and not await in_thread(self._has_files)
 
-    async def _rows(self, statement: str, **parameters: object) -> Sequence[Any]:
+    async def fetch(self, statement: str, **parameters: object) -> Sequence[Any]:
+        """The rows that a statement finds; none where there is no database yet."""
+
         def rows(transaction: Transaction) -> Sequence[Any]:
-            return [row[0] for row in transaction.execute(statement, parameters).fetchall()]
+            return transaction.execute(statement, parameters).fetchall()
 
         return await self.look(rows, ())
 
@@ -314,11 +307,11 @@ class SqlStore(SqlValues):
 
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
-        return bool(await self._rows(EXISTS, id=session_key(session_id)))
+        return bool(await self.fetch(EXISTS, id=session_key(session_id)))
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions, sorted."""
-        return sorted(json.loads(name) for name in await self._rows("SELECT name FROM hooksdk_sessions"))
+        return sorted(json.loads(name) for (name,) in await self.fetch("SELECT name FROM hooksdk_sessions"))
 
     async def list_beginnings(self) -> list[SessionBeginning]:
         """The first rows of every session, and when it was last written."""
@@ -353,7 +346,7 @@ class SqlStore(SqlValues):
                     await log.close()
             except (SessionBusy, StoreError) as error:
                 yield session_id, str(error)
-        while await self._open().transaction(self.rekey_values):
+        while await self.database.transaction(self.rekey_values):
             pass
 
     async def aclose(self) -> None:

@@ -60,14 +60,13 @@ class Flaw:
 
 async def list_holders(store: SqlStore) -> dict[str, str]:
     """By session that somebody has open: who, such as `process 4711 on HOST`."""
-    rows = await store.look(functools.partial(_fetch, HELD), list[Any]())
+    rows = await store.fetch(HELD)
     return {json.loads(name): _holders.readable(holder) for name, holder in rows if not _holders.is_gone(holder)}
 
 
 async def list_ends(store: SqlStore) -> dict[str, bytes]:
     """By session what changes with each of its messages and entries."""
-    statement = "SELECT name, messages_hash, journal_hash FROM hooksdk_sessions"
-    rows = await store.look(functools.partial(_fetch, statement), list[Any]())
+    rows = await store.fetch("SELECT name, messages_hash, journal_hash FROM hooksdk_sessions")
     return {json.loads(name): bytes(messages) + bytes(journal) for name, messages, journal in rows}
 
 
@@ -145,10 +144,6 @@ def _every(transaction: Transaction, columns: str, table: str, *, in_file: bool)
     return [*found.values()], [Flaw(who="database", what=problem)] if problem else []
 
 
-def _fetch(statement: str, transaction: Transaction) -> list[Any]:
-    return transaction.execute(statement).fetchall()
-
-
 def _pages(transaction: Transaction) -> list[Flaw]:
     """What SQLite itself finds."""
     found = [str(row[0]) for row in transaction.execute("PRAGMA integrity_check(20)").fetchall()]
@@ -165,9 +160,7 @@ def _without_session(part: str, transaction: Transaction) -> list[Flaw]:
 
 def _sums(transaction: Transaction) -> list[Flaw]:
     """Rows that are gone as a whole, were put in, or have another's hash."""
-    names = [row[0] for row in transaction.execute("SELECT name FROM hooksdk_sessions").fetchall()]
-    values = transaction.execute("SELECT space, key, hash FROM hooksdk_values").fetchall()
-    sums = _digests.sums_of(names, values)
+    sums = _sums_now(transaction)
     noted = {(row[0], row[1]): (row[2], row[3]) for row in transaction.execute(_digests.SUMS).fetchall()}
     flaws: list[Flaw] = []
     for kind in sorted({str(kind) for kind, _ in (*sums, *noted)}):
@@ -180,6 +173,12 @@ def _sums(transaction: Transaction) -> list[Flaw]:
             counts = f"at least {fewer} are gone, {more} were added" if fewer or more else "one is not what was stored"
             flaws.append(Flaw(who="database", what=f"the sum over all {kind} does not fit: {counts}", remedy=RECOUNT))
     return flaws
+
+
+def _sums_now(transaction: Transaction) -> dict[tuple[str, int], tuple[int, int]]:
+    names = [row[0] for row in transaction.execute("SELECT name FROM hooksdk_sessions").fetchall()]
+    values = transaction.execute("SELECT space, key, hash FROM hooksdk_values").fetchall()
+    return _digests.sums_of(names, values)
 
 
 def _is_whole(space: str, key: str, name: str, body: str, stored: bytes) -> bool:
@@ -247,8 +246,7 @@ def _forget(transaction: Transaction, row: dict[str, Any]) -> None:
 
 
 def _recount(transaction: Transaction) -> None:
-    names = [row[0] for row in transaction.execute("SELECT name FROM hooksdk_sessions").fetchall()]
-    values = transaction.execute("SELECT space, key, hash FROM hooksdk_values").fetchall()
+    sums = _sums_now(transaction)
     transaction.execute("DELETE FROM hooksdk_digests")
-    for (kind, part), (number, total) in _digests.sums_of(names, values).items():
+    for (kind, part), (number, total) in sums.items():
         transaction.execute(_digests.ADD, {"kind": kind, "part": part, "number": number, "total": total})

@@ -9,7 +9,7 @@ from typing import Any
 
 from hooksdk.formats import Message
 from hooksdk.stores import SqlStore
-from hooksdk.stores._chains import JOURNAL, MESSAGES, End, Table, chained, ends_in, named_ends, read_chain
+from hooksdk.stores._chains import JOURNAL, MESSAGES, End, Table, chained, ends_in, kind_of, named_ends, read_chain
 from hooksdk.stores._hashes import session_key
 from hooksdk.stores._transaction import Transaction
 from hooksdk.transcript import Entry
@@ -23,7 +23,7 @@ async def run_sql(store: SqlStore, statement: str, parameters: Any = None) -> No
     def step(transaction: Transaction) -> None:
         transaction.execute(statement, parameters)
 
-    await store._open().transaction(step)  # pyright: ignore[reportPrivateUsage]
+    await store.database.transaction(step)
 
 
 async def select(store: SqlStore, statement: str, parameters: Any = None) -> list[Any]:
@@ -32,7 +32,7 @@ async def select(store: SqlStore, statement: str, parameters: Any = None) -> lis
     def step(transaction: Transaction) -> list[Any]:
         return transaction.execute(statement, parameters).fetchall()
 
-    return await store._open().transaction(step, writes=False)  # pyright: ignore[reportPrivateUsage]
+    return await store.database.transaction(step, writes=False)
 
 
 async def rewrite(
@@ -57,8 +57,8 @@ async def rewrite(
         for table, edit in ((MESSAGES, messages), (JOURNAL, journal)):
             lines = read_chain(transaction, table, session_id, 0, ends[table].length)
             edited = [json.dumps(each).encode() for each in edit([json.loads(line) for line in lines])]
-            columns = [{} if table is MESSAGES else {"kind": str(json.loads(line).get("kind", ""))} for line in edited]
-            rows, new[table] = chained(key, table, End(), edited, columns)
+            kinds = [] if table is MESSAGES else [kind_of(json.loads(line)) for line in edited]
+            rows, new[table] = chained(key, table, End(), edited, kinds)
             transaction.execute(table.cut, {"id": key, "length": 0})
             if rows:
                 transaction.execute(table.insert, rows)
@@ -68,7 +68,7 @@ async def rewrite(
             {"id": key, **named_ends(new)},
         )
 
-    await store._open().transaction(step)  # pyright: ignore[reportPrivateUsage]
+    await store.database.transaction(step)
 
 
 def text_in(folder: Path) -> str:

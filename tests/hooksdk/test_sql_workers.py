@@ -120,7 +120,7 @@ async def test_a_lease_is_renewed_while_its_worker_lives(worker: Workers) -> Non
     log = await store.open_session("s")
 
     async def expires() -> float:
-        (seconds,) = await store._rows("SELECT expires FROM hooksdk_sessions")
+        ((seconds,),) = await store.fetch("SELECT expires FROM hooksdk_sessions")
         return seconds
 
     first = await expires()

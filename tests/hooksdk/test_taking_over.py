@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -83,7 +84,7 @@ async def fill(store: SqlStore, version: int) -> None:
         for number in range(1, version + 1):
             transaction.execute("INSERT INTO hooksdk_schema (version) VALUES (:number)", {"number": number})
 
-    driver = store._open()._driver
+    driver = store.database._driver
     driver.version()  # makes the file
     await anyio.to_thread.run_sync(lambda: driver.run(step, writes=True, patient=True))
 
@@ -214,6 +215,20 @@ async def test_files_that_come_back_are_not_taken_over_twice(sessions: Path) -> 
     assert await listed(sessions) == ["died", "kept"]
     assert await read(sessions, "kept") == first
     assert _old_files.old_files(sessions) == []
+
+
+async def test_files_that_come_back_after_a_new_key_are_not_taken_over_twice(sessions: Path) -> None:
+    assert await listed(sessions) == ["died", "kept"]
+    key = secrets.token_bytes(32)
+    store = SqlStore(sessions, keys=[key])
+    assert [one async for one in store.rekey()] == [("died", "encrypted"), ("kept", "encrypted")]
+    assert await store.list_keys(_old_files.TAKEN)
+    await store.aclose()
+    shutil.copytree(AS_FILES / "sessions", sessions, dirs_exist_ok=True)
+    store = SqlStore(sessions, keys=[key])
+    assert await store.list_sessions() == ["died", "kept"]
+    assert _old_files.old_files(sessions) == []
+    await store.aclose()
 
 
 async def test_other_files_of_an_id_that_the_database_has_stay_and_are_told(
@@ -528,7 +543,7 @@ async def grown(place: Any, messages: int) -> AsyncGenerator[SqlStore]:
     store = SqlStore(place)
     await fill(store, 3)
     row = {"key": "long-1", "name": '"long"', "token": 1, "holder": None, "expires": None, "changed": 1.0}
-    driver = store._open()._driver
+    driver = store.database._driver
 
     def step(transaction: Any) -> None:
         columns = ", ".join(f":{column}" for column in row)
@@ -559,7 +574,7 @@ async def test_a_migration_that_is_killed_in_the_middle_leaves_the_old_version(
                 longest = seconds_of(process)
             else:
                 was_killed = kill_after(process, chance.uniform(0, longest * 0.8))
-                driver = store._open()._driver
+                driver = store.database._driver
                 version = await anyio.to_thread.run_sync(driver.version)
                 assert version in ({3, _tables.VERSION} if was_killed else {_tables.VERSION})
                 killed += version == 3
@@ -583,7 +598,7 @@ async def test_a_migration_that_is_killed_in_the_middle_leaves_the_old_version(
 async def test_a_row_that_was_missing_in_an_older_table_is_told_after_the_migration(tmp_path: Path) -> None:
     store = SqlStore(tmp_path)
     await fill(store, 3)
-    driver = store._open()._driver
+    driver = store.database._driver
     await anyio.to_thread.run_sync(
         lambda: driver.run(
             lambda transaction: transaction.execute("DELETE FROM hooksdk_messages WHERE position = 3"),
