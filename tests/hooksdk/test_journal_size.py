@@ -75,7 +75,7 @@ async def _journal_after(store: Store, calls: int) -> int:
 @pytest.mark.heavy
 async def test_a_state_that_grows_with_the_calls_makes_the_journal_grow_with_the_calls(tmp_path: Path) -> None:
     short, long = [await _journal_after(MemoryStore(), calls) for calls in (20, 80)]
-    assert long < 4.5 * short
+    assert long < 6 * short  # a whole state at each call would make it 16
 
 
 async def test_every_call_is_in_the_state_that_is_stored_after_it(store: SqlStore) -> None:
