@@ -248,20 +248,18 @@ class Storage(Protocol):
 
     ```python
     from hooksdk import Storage, hooks
-    from hooksdk.hooks import SessionStart
 
     class Visits:
         def __init__(self, storage: Storage) -> None:
             self.storage = storage
 
         @hooks.session_start
-        async def count(self, event: SessionStart) -> None:
+        async def count(self, event: hooks.SessionStart) -> None:
             await self.storage.update("visits", lambda visits: (visits or 0) + 1)
     ```
     """
 
-    # The value kept under `key`, or `default`; to type checkers it is of the default's type.
-    @overload
+    @overload  # the value kept under `key`, or `default`; to type checkers it is of the default's type
     async def get(self, key: str, default: None = None) -> Any: ...
     @overload
     async def get(self, key: str, default: T) -> T: ...
@@ -281,6 +279,10 @@ class Storage(Protocol):
 
     async def keys(self) -> Sequence[str]:
         """All keys, sorted."""
+        ...
+
+    async def now(self) -> float:
+        """Seconds since 1970 by the store's clock: on a server of databases one clock for all workers."""
         ...
 
 

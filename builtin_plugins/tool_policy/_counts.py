@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -41,14 +40,14 @@ def _moment(seconds: float) -> str:
     return f"{datetime.fromtimestamp(-(-seconds // 1), UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def count(stored: object, limit: Limit, unit: Unit) -> tuple[dict[str, Any], Used]:
+def count(stored: object, limit: Limit, unit: Unit, now: float) -> tuple[dict[str, Any], Used]:
     """A stored count as it is now, without what has left the window, and what it says.
 
-    It is `{"entries": [[time, amount], ...], "latest": time, "window": seconds}`. Time never goes back in it: while the
-    clock is behind the latest time that the count has seen, it stands still, so nothing is free before its time.
+    It is `{"entries": [[time, amount], ...], "latest": time, "window": seconds}`. Time never goes back in it: while `now`
+    is behind the latest time that the count has seen, it stands still, so nothing is free before its time.
     """
     fields, window = as_object(stored), limit.seconds
-    now = max(time.time(), float(fields.get("latest", 0)))
+    now = max(now, float(fields.get("latest", 0)))
     entries = [(float(at), amount) for at, amount in as_list(fields.get("entries"))]
     if window is not None:
         entries = [entry for entry in entries if entry[0] + window > now]
@@ -65,11 +64,11 @@ def count(stored: object, limit: Limit, unit: Unit) -> tuple[dict[str, Any], Use
     return current, Used(unit, round(used, 9) if unit == "dollars" else used, free_at, used >= most)
 
 
-def is_over(stored: object) -> bool:
+def is_over(stored: object, now: float) -> bool:
     """True for a count of which nothing counts any more."""
     fields = as_object(stored)
     window: object = fields.get("window")
-    return isinstance(window, (int, float)) and float(fields.get("latest", 0)) + window < time.time()
+    return isinstance(window, (int, float)) and float(fields.get("latest", 0)) + window < now
 
 
 def _shortened(entries: list[tuple[float, float]], window: float | None) -> list[tuple[float, float]]:

@@ -128,7 +128,8 @@ class Spending:
         for unit in limit.amounts:
             if unit == "calls" and tool is None:
                 continue
-            used = count(await self._read(self._place(rule, unit, event, tool)), limit, unit)[1]
+            stored = await self._read(self._place(rule, unit, event, tool))
+            used = count(stored, limit, unit, await self._now())[1]
             if used.is_full:
                 return Reached(rule, used, limit)
         return None
@@ -167,10 +168,11 @@ class Spending:
 
     async def _take(self, place: _Place, limit: Limit, *, past: bool) -> Used | None:
         full: Used | None = None
+        now = await self._now()
 
         def take(stored: object) -> Count:
             nonlocal full
-            current, used = count(stored, limit, "calls")
+            current, used = count(stored, limit, "calls", now)
             full = used if used.is_full and not past else None
             return current if full else with_amount(current, 1)
 
@@ -255,7 +257,12 @@ class Spending:
 
     async def _add(self, place: _Place, limit: Limit, unit: Unit, amount: float) -> None:
         if amount:
-            await self._change(place, lambda stored: with_amount(count(stored, limit, unit)[0], amount))
+            now = await self._now()
+            await self._change(place, lambda stored: with_amount(count(stored, limit, unit, now)[0], amount))
+
+    async def _now(self) -> float:
+        assert self._storage is not None
+        return await self._storage.now()
 
     async def _read(self, place: _Place) -> object:
         if place.in_family:
@@ -288,8 +295,9 @@ class Spending:
     async def _sweep(self, storage: Storage) -> None:
         """Remove some of the counts whose window is over."""
         keys = [key for key in await storage.keys() if "/" in key]
+        now = await storage.now()
         for key in random.sample(keys, min(LOOKED_AT, len(keys))):
-            await storage.update(key, lambda stored: None if is_over(stored) else stored)
+            await storage.update(key, lambda stored: None if is_over(stored, now) else stored)
 
 
 def no_price(prices: PriceList, model: str) -> str:

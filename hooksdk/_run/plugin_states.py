@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, final
@@ -62,11 +63,7 @@ def _turn_at(store: Store, space: str, key: str) -> anyio.Lock:
     locks = _locks.get()
     if locks is None:
         _locks.set(locks := WeakValueDictionary())
-    name = (id(store), space, key)
-    lock = locks.get(name)
-    if lock is None:
-        lock = locks[name] = anyio.Lock()
-    return lock
+    return locks.setdefault((id(store), space, key), anyio.Lock())
 
 
 # The space of the store that holds it: no plugin's id begins like this. A key is SESSION/PLUGIN.
@@ -231,3 +228,8 @@ class PluginStorage:
     async def keys(self) -> Sequence[str]:
         """All keys, sorted."""
         return sorted(await self._store.list_keys(self._space))
+
+    async def now(self) -> float:
+        """What time it is in the store."""
+        clock = getattr(self._store, "now", None)
+        return time.time() if clock is None else await clock()

@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 # The name of the database in a folder.
 FILE_NAME = "hooksdk.db"
+# How long this process goes on by its own clock before it asks the server for the time again.
+CLOCK_SECONDS = 60
 TAKE = """
 INSERT INTO hooksdk_sessions VALUES (:id, :name, :first, :holder, {now} + :lease, {now}, 0, :no_rows, 0, :no_rows)
 ON CONFLICT (id) DO UPDATE SET token = hooksdk_sessions.token + 1, holder = excluded.holder, expires = excluded.expires
@@ -135,6 +137,8 @@ class SqlStore(SqlValues):
         self._logs: list[SqlLog] = []
         # By session: the holder under which it was claimed here.
         self._claims: dict[str, str] = {}
+        # When the server was last asked for the time, by this process's steady clock, and what it said.
+        self._clock: tuple[float, float] | None = None
         self._heartbeat: anyio.CancelScope | None = None
         self._beaten = anyio.Event()
 
@@ -296,6 +300,16 @@ class SqlStore(SqlValues):
             return transaction.execute(statement, parameters).fetchall()
 
         return await self.look(rows, ())
+
+    async def now(self) -> float:
+        """Seconds since 1970 by the clock of the server, so that all workers have the same; of a file by this
+        machine's. The server is asked once a minute: in between counts a clock that nobody sets."""
+        if not self.database.is_remote:
+            return time.time()
+        if self._clock is None or time.monotonic() > self._clock[0] + CLOCK_SECONDS:
+            ((now,),) = await self.fetch("SELECT {now}")
+            self._clock = time.monotonic(), float(now)  # taken after the answer: never ahead of the server
+        return self._clock[1] + time.monotonic() - self._clock[0]
 
     async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal of a session as they are now, whoever holds it. Raises `StoreError`."""

@@ -81,6 +81,9 @@ class Storage(Twin[catalog_side.Storage]):
     def keys(self) -> Sequence[str]:
         """All keys, sorted."""
 
+    def now(self) -> float:
+        """Seconds since 1970 by the store's clock: on a server of databases one clock for all workers."""
+
 class JudgedCall(Twin[run_side.JudgedCall]):
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
