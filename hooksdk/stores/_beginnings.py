@@ -29,13 +29,16 @@ def read_beginnings(transaction: Transaction, seal: Seal) -> list[SessionBeginni
     for table, count in (("messages", FIRST_MESSAGES), ("journal", FIRST_ENTRIES)):
         statement = FIRST.format(table=table, count=count, most=MOST_BYTES)
         for key, position, body in transaction.execute(statement).fetchall():
+            rows = first[table].setdefault(key, [])
+            if rows and _tells_all(rows[-1]):
+                continue
             try:
                 text = seal.open(body, key, table, position)
                 value, end = DECODER.raw_decode(text)
                 value = value if end == len(text) else json.loads(text)
                 if not isinstance(value, dict):
                     raise ValueError(f"it is a {type(value).__name__}, not an object")  # noqa: TRY004 - as json says it
-                first[table].setdefault(key, []).append(cast("dict[str, Any]", value))
+                rows.append(cast("dict[str, Any]", value))
             except (StoreError, ValueError) as error:
                 problems[key] = f"a row of it cannot be read: {error}"
     return [
@@ -48,3 +51,11 @@ def read_beginnings(transaction: Transaction, seal: Seal) -> list[SessionBeginni
         )
         for key, name, changed in sessions
     ]
+
+
+def _tells_all(row: dict[str, Any]) -> bool:
+    """True for the prompt and for the format: nobody who lists sessions needs the rows after it, and parsing them takes
+    most of the time."""
+    content = row.get("content")
+    is_prompt = row.get("role") == "user" and isinstance(content, str) and content.strip()
+    return bool(is_prompt) or row.get("kind") == "format"
