@@ -4,6 +4,7 @@ which is imported for it."""
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import importlib.util
 import inspect
 import json
@@ -20,7 +21,6 @@ from typing import Annotated, Any, cast
 
 import typer
 
-import hooksdk
 from hooksdk.cli._console import CommandProblem, View
 from hooksdk.cli._options import Json
 from hooksdk.cli._plugins.validation import Validation, entries_of_project, folder_of, manifest_in
@@ -243,7 +243,7 @@ def files_of(distribution: str, package: str, plugins: Sequence[Mapping[str, str
     words = {
         "distribution": distribution,
         "package": package,
-        "version": _oldest(hooksdk.__version__),
+        "version": _oldest(importlib.metadata.version("hooksdk")),
         "entries": "\n".join(f'{one["id"]} = "{one["module"]}:{one["cls"]}"' for one in plugins),
         "settings": "".join(_filled("settings.md", one) for one in plugins),
         "enable": "\n".join(f"hooksdk plugins enable {one['id']}" for one in plugins),
