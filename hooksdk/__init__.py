@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hooksdk import hooks
+    from hooksdk._version import __version__ as __version__
     from hooksdk.approvals import Approval, ApprovalRequest
     from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
     from hooksdk.catalog import Catalog, Storage, ToolContext
@@ -79,6 +80,7 @@ _PLACES = {
     "ToolError": "errors",
     "ToolResult": "calls",
     "TrimReceipt": "calls",
+    "__version__": "_version",
     "hooks": "hooks",
     "tool": "tools",
 }

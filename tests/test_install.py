@@ -8,11 +8,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import hooksdk
+from hooksdk._version import RELEASE
 
 pytestmark = pytest.mark.heavy
 
@@ -102,6 +106,73 @@ def test_a_link_of_the_readme_in_the_wheel_leads_to_a_page_of_the_documentation(
 def test_an_index_would_take_wheel_and_sdist(built: Path) -> None:
     done = run(sys.executable, "-m", "twine", "check", "--strict", *built.iterdir(), cwd=built)
     assert (done.returncode, done.stdout.count("PASSED")) == (0, 2), done.stdout + done.stderr
+
+
+def test_the_wheel_of_a_clone_has_the_version_of_its_commit(built: Path) -> None:
+    assert metadata(built)["Version"] == hooksdk.__version__
+    if (ROOT / ".git").exists():
+        commit = run("git", "rev-parse", "HEAD", cwd=ROOT).stdout
+        told = re.fullmatch(r"[\d.]+\.dev\d+\+g([0-9a-f]{7,})(?:\.dirty)?", hooksdk.__version__)
+        assert told is not None or run("git", "tag", "--points-at", "HEAD", cwd=ROOT).stdout
+        assert told is None or commit.startswith(told[1])
+
+
+def test_a_wheel_of_sources_without_git_has_the_release(built: Path, tmp_path: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (sources,) = tmp_path.iterdir()
+    (sources / "PKG-INFO").unlink()  # as a tarball of the repository
+    done = run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", tmp_path, sources, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert metadata(tmp_path)["Version"] == RELEASE
+
+
+# Of pyenv, or of the system.
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+
+def python_of(version: str) -> str | None:
+    """A Python that runs, of this version."""
+    named = [Path.home() / ".pyenv" / "versions", Path("/usr/bin"), Path("/usr/local/bin")]
+    found = [one for folder in named for one in [*folder.glob(f"{version}.*/bin/python"), folder / f"python{version}"]]
+    return next((str(one) for one in found if one.is_file()), None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", PYTHONS)
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_hooksdk_installs_by_name_from_a_folder(built: Path, tmp_path: Path, version: str, kind: str) -> None:
+    if (base := python_of(version)) is None:
+        pytest.skip(f"there is no Python {version}")
+    python = tmp_path / "env" / "bin" / "python"
+    assert run(base, "-m", "venv", "--without-pip", tmp_path / "env", cwd=tmp_path).returncode == 0
+    pip = [sys.executable, "-m", "pip", "--python", python]
+    folder = tmp_path / "wheels"
+    got = run(*pip, "wheel", "--quiet", "--retries", "0", "-w", folder, f"{wheel(built)}[cli]", "hatchling>=1.27",
+              "hatch-fancy-pypi-readme>=25", cwd=tmp_path)  # fmt: skip
+    if got.returncode and any(word in got.stderr for word in UNREACHED):
+        pytest.skip("the package index cannot be reached, and the wheel needs packages of it")
+    assert got.returncode == 0, got.stderr
+    for one in folder.glob("hooksdk-*"):
+        one.unlink()
+    shutil.copy(next(built.glob(kind)), folder)
+
+    done = run(*pip, "install", "--quiet", "--no-index", "--find-links", folder, "hooksdk[cli]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    asked = "import hooksdk; print(hooksdk.__version__)"
+    assert run(python, "-I", "-c", asked, cwd=tmp_path).stdout == f"{metadata(built)['Version']}\n"
+    (tmp_path / "plugin.py").write_text(PLUGIN)
+    played = run(python, "plugin.py", cwd=tmp_path)
+    assert (played.stdout, played.stderr) == ("Blocked by no_deletes: nothing is deleted here\n", "")
+
+    # So does a package that `plugins new` makes, which names hooksdk in its metadata.
+    made = run(python.with_name("hooksdk"), "plugins", "new", "hooksdk-no-weekend", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    author = run(*pip, "install", "--quiet", "--no-index", "--find-links", folder, tmp_path / "hooksdk-no-weekend",
+                 cwd=tmp_path)  # fmt: skip
+    assert author.returncode == 0, author.stderr
+    listed = run(python.with_name("hooksdk"), "plugins", "list", cwd=tmp_path)
+    assert (listed.returncode, "no_weekend" in listed.stdout) == (0, True), listed.stderr
 
 
 @pytest.mark.in_ci(False)

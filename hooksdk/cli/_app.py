@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+import hooksdk
 from hooksdk.cli._console import complain
 from hooksdk.cli._groups import LaterGroups
 from hooksdk.cli._options import Json, Plugins, Store, import_plugins
@@ -82,7 +82,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _version(flag: bool) -> None:
     if flag:
-        print(f"hooksdk {importlib.metadata.version('hooksdk')}")
+        print(f"hooksdk {hooksdk.__version__}")
         raise typer.Exit
 
 

@@ -243,8 +243,7 @@ def files_of(distribution: str, package: str, plugins: Sequence[Mapping[str, str
     words = {
         "distribution": distribution,
         "package": package,
-        # The oldest hooksdk that the new package promises to work with: this one, without its patch.
-        "version": ".".join(importlib.metadata.version("hooksdk").split(".")[:2]),
+        "version": _oldest(importlib.metadata.version("hooksdk")),
         "entries": "\n".join(f'{one["id"]} = "{one["module"]}:{one["cls"]}"' for one in plugins),
         "settings": "".join(_filled("settings.md", one) for one in plugins),
         "enable": "\n".join(f"hooksdk plugins enable {one['id']}" for one in plugins),
@@ -257,6 +256,12 @@ def files_of(distribution: str, package: str, plugins: Sequence[Mapping[str, str
         files[one["file"]] = _filled("plugin.py", one)
         files[f"tests/test_{one['id']}.py"] = _filled("test_plugin.py", one)
     return files
+
+
+def _oldest(version: str) -> str:
+    """The oldest hooksdk that a new package promises to work with: this one, without its patch."""
+    # A build before the release is older than the release.
+    return ".".join(version.split(".")[:2]) + (".dev0" if ".dev" in version else "")
 
 
 def _filled(template: str, words: Mapping[str, str]) -> str:
