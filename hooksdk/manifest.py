@@ -55,7 +55,7 @@ ASKED_FOR = {
 class Activation(BaseModel):
     """When a plugin is loaded."""
 
-    model_config = ConfigDict(extra="allow", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
     on_startup: bool = Field(default=True, alias="onStartup")
 
 
@@ -67,7 +67,7 @@ class Contracts(BaseModel):
         code: The settings that name code as `package.module:name`.
     """
 
-    model_config = ConfigDict(extra="allow", defer_build=True)
+    model_config = ConfigDict(extra="allow")
     tools: list[str] | None = None
     hooks: list[str] | None = None
     files: list[str] | None = None
@@ -81,7 +81,7 @@ class Manifest(BaseModel):
         permissions: Grants that the plugin asks for: words of `hooksdk.hooks.GRANTS`. Others are named in `notices`.
     """
 
-    model_config = ConfigDict(extra="allow", populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
     id: str = Field(min_length=1)
     name: str = ""
     description: str = ""

@@ -87,8 +87,7 @@ class SharedStates:
         stored now."""
 
         def step(stored: Any) -> tuple[Any, dict[str, Any]]:
-            new = merged(base, own, as_object(stored))
-            return new, new
+            return (new := merged(base, own, as_object(stored))), new
 
         return await change_stored(self._store, SHARED, self._key(plugin), step)
 
@@ -220,8 +219,7 @@ class PluginStorage:
         it is removed. `change` is called anew where somebody else was faster."""
 
         def step(stored: Any) -> tuple[Any, Any]:
-            new = self._mask.value(change(stored))
-            return new, new
+            return (new := self._mask.value(change(stored))), new
 
         return await change_stored(self._store, self._space, self._mask.text(key), step)
 
