@@ -305,6 +305,23 @@ def named_arguments(facts: Iterable[Fact]) -> list[NamedArgument]:
     return list(dict.fromkeys(chain.from_iterable(fact.named() for fact in facts if isinstance(fact, CallFact))))
 
 
+_SAMPLES: Mapping[str, object] = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": [], "null": None}
+
+
+def sample(schema: Mapping[str, Any], *, only_required: bool) -> object:
+    """A value that is likely to fit a JSON Schema, with all that it names or with no more than it requires."""
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
+    if choices := [*schema.get("enum", ()), *schema.get("examples", ())]:
+        return choices[0]
+    if schema.get("type") != "object":
+        return schema.get("minimum", _SAMPLES.get(str(schema.get("type")), "x"))
+    properties: Mapping[str, Mapping[str, Any]] = schema.get("properties") or {}
+    names = schema.get("required", ()) if only_required else {**properties, **dict.fromkeys(schema.get("required", ()))}
+    return {name: sample(properties.get(name, {}), only_required=only_required) for name in names}
+
+
 def says_part_of_a_name(pattern: str) -> bool:
     """False for patterns for all names of some source (`*`, `plugin:*:*`)."""
     return bool(pattern.rpartition(":")[2].strip("*?"))
