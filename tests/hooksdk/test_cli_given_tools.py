@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 from commands import hooksdk
 
@@ -187,6 +188,22 @@ async def test_a_counterexample_uses_a_tool_that_exists_and_arguments_that_it_ha
     assert said.out.count("none of the tools here was found to do that; a tool like this one would") == 1
     plain = (await hooksdk("policy", "prove", "--json", folder=tmp_path)).json()
     assert {one["is_here"] for one in plain["properties"]} == {None}
+
+
+@pytest.mark.heavy
+@pytest.mark.anyio
+async def test_schemas_of_any_shape_and_tools_of_a_trace_end_no_proof(tmp_path: Path) -> None:
+    pytest.importorskip("z3", reason="needs the extra `prove`")
+    odd = [{"a": True, "path": 3}, {"cmd": {"enum": 3}, "commands": {"type": ["string", "null"]}}]
+    tools = [{"name": f"odd_{at}", "input_schema": {"type": "object", "properties": one, "required": [*one]}}
+             for at, one in enumerate(odd)]  # fmt: skip
+    (tmp_path / "odd.py").write_text(f"TOOLS = {tools!r}\n")
+    (tmp_path / "hooksdk.toml").write_text(RULES + PROPERTIES)
+    trace = str(await anyio.to_thread.run_sync(trace_of, tmp_path, Tool(name="send", source="mcp", owner="mail")))
+    done = await hooksdk("policy", "prove", "--tools", "odd.py:TOOLS", "--trace", trace, "--json", folder=tmp_path)
+    told = {one["name"]: one for one in done.json()["properties"]}
+    assert (told["sends"]["call"]["tool"], told["sends"]["is_here"]) == ("mcp:mail:send", True)
+    assert {one["status"] for one in told.values()} == {"broken"}
 
 
 @pytest.mark.heavy
