@@ -87,7 +87,7 @@ class FitsSchema(WrittenFact):
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """What the schema asks for, with all that it names and with no more than it requires."""
         for required in (False, True):
-            yield cast("Mapping[str, Any]", _sample({"type": "object", **self.schema}, only_required=required))
+            yield cast("Mapping[str, Any]", rules.sample({"type": "object", **self.schema}, only_required=required))
 
 
 @dataclass(frozen=True)
@@ -307,21 +307,6 @@ _ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "url_host": ("url", "https://{}/"),
     "command": ("command", "{}"),
 }
-_SAMPLES: Mapping[str, object] = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": [], "null": None}
-
-
-def _sample(schema: Mapping[str, Any], *, only_required: bool) -> object:
-    """Something that is likely to fit a JSON Schema."""
-    for key in ("const", "default"):
-        if key in schema:
-            return schema[key]
-    if choices := [*schema.get("enum", ()), *schema.get("examples", ())]:
-        return choices[0]
-    if schema.get("type") != "object":
-        return schema.get("minimum", _SAMPLES.get(str(schema.get("type")), "x"))
-    properties: Mapping[str, Mapping[str, Any]] = schema.get("properties") or {}
-    names = schema.get("required", ()) if only_required else {**properties, **dict.fromkeys(schema.get("required", ()))}
-    return {name: _sample(properties.get(name, {}), only_required=only_required) for name in names}
 
 
 def _named(name: str, asked: Sequence[str] | None) -> rules.NamedArgument:

@@ -24,6 +24,7 @@ app = typer.Typer(
     name="hooksdk",
     cls=LaterGroups,
     help="Plugins for AI agents.",
+    epilog="Documentation: https://hooksdk.readthedocs.io",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
@@ -87,7 +88,9 @@ def _version(flag: bool) -> None:
 
 
 @app.callback()
-def _common(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False) -> None:
+def _common(
+    version: Annotated[bool, typer.Option("--version", "-V", callback=_version, is_eager=True)] = False,
+) -> None:
     """Plugins for AI agents.
 
     Options:

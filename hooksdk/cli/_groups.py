@@ -32,6 +32,13 @@ GROUPS = {
     "audit": "_audit.commands",
 }
 _MODULES = COMMANDS | GROUPS
+# The order and the panels of the help; a command that is in none of them stands below.
+_PANELS = {
+    "Start here": ("demo", "guard", "gateway", "run"),
+    "Rules and approvals": ("policy", "approvals", "trust", "config", "doctor"),
+    "Plugins, tools and servers": ("plugins", "tools", "mcp"),
+    "Look back": ("sessions", "report", "replay", "audit"),
+}
 # The last section of a command's docstring begins so.
 OPTIONS = "\n\nOptions:\n"
 
@@ -42,13 +49,16 @@ class LaterGroups(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Every command: the help tells what each is for."""
         self._load(*_MODULES)
-        return super().list_commands(ctx)
+        names = [name for panel in _PANELS.values() for name in panel]
+        return sorted(super().list_commands(ctx), key=lambda one: names.index(one) if one in names else len(names))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """One command."""
         if cmd_name in _MODULES:
             self._load(cmd_name)
-        command = super().get_command(ctx, cmd_name)
+        command: Any = super().get_command(ctx, cmd_name)
+        if panel := next((title for title, names in _PANELS.items() if command and cmd_name in names), None):
+            command.rich_help_panel = panel
         _complete_help(command, ctx)
         return command
 

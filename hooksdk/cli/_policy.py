@@ -13,6 +13,7 @@ import typer
 
 from hooksdk import Annotations, Approval, Host, Run, Session, Tool, ToolCall, ToolResult
 from hooksdk.cli._console import View, one_line, stderr_console, warnings_shown
+from hooksdk.cli._given_tools import OwnTools, Traces, given_tools, with_others
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
 from hooksdk.cli._policy_calls import (
     CALL,
@@ -49,6 +50,8 @@ def check(
     call: Annotated[str, typer.Argument(metavar="TOOL|CALL.json")],
     words: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     mcp: Annotated[list[Path] | None, typer.Option("--mcp", metavar="FILE")] = None,
+    tools: OwnTools = None,
+    trace: Traces = None,
     prompt: Annotated[str, typer.Option(metavar="TEXT")] = "",
     plugin: Plugins = None,
     as_json: Json = False,
@@ -69,10 +72,11 @@ def check(
         mcp: Servers that have the tool; by default the tool is what the call says of it.
         prompt: What the user wrote, for rules about where values come from.
     """
-    document = wanted_call(call, words or [], project, has_schema=bool(mcp))
+    document = wanted_call(call, words or [], project, has_schema=bool(mcp or tools))
     document = document.model_copy(update={"prompt": prompt or document.prompt})
     with warnings_shown():
-        answer = anyio.run(judge, document, project, tuple(mcp or ()), import_plugins(plugin))
+        given = given_tools(tools, trace)
+        answer = anyio.run(judge, document, project, tuple(mcp or ()), import_plugins(plugin), given)
     _view(answer).show(as_json=as_json)
     raise typer.Exit(0 if answer["verdict"] == "allow" and not answer["misspelt"] else 1)
 
@@ -105,7 +109,9 @@ def attack(
     raise typer.Exit(1 if any(one.through for one in results) else 0)
 
 
-async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins: Sequence[Any] = ()) -> dict[str, Any]:
+async def judge(
+    document: CallFile, project: Path, mcp: Sequence[Path], plugins: Sequence[Any] = (), given: Sequence[Tool] = ()
+) -> dict[str, Any]:
     """The gate's verdict on the call, and the rules of `tool_policy` behind it; `plugins` judge beside the project's
     own."""
     config = project_config(project)
@@ -116,12 +122,13 @@ async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins:
         session = await stack.enter_async_context(host.session())
         begun = session.run(document.prompt or None, workspace_dir=document.workspace_dir, **document.run_options)
         run = await stack.enter_async_context(begun)
-        tools = [tool for servers in groups for tool in servers.tools()]
+        tools = with_others([tool for servers in groups for tool in servers.tools()], given, host.plugins)
         tool = _wanted(document, tools) or (None if mcp else await _plugins_tool(document, run))
-        if tool is None and mcp:
+        if tool is None and (mcp or given):
             names = [one.own_name for one in tools]
+            who = "none of the tools given is named" if given else "none of the servers has a tool"
             raise typer.BadParameter(
-                f"none of the servers has a tool '{document.tool}'.{did_you_mean(document.tool, names)}",
+                f"{who} '{document.tool}'.{did_you_mean(document.tool, names)}",
                 param_hint=CALL,
             )
         as_written = tool is None

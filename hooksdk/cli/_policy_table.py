@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ import typer
 
 from hooksdk import Config, Tool, hooks
 from hooksdk.cli._console import CommandProblem, View, counted, stderr_console, warnings_shown
+from hooksdk.cli._given_tools import OwnTools, Traces, given_tools, with_others
 from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
 from hooksdk.cli._policy_calls import Judges, judges_of, misspelt
 from hooksdk.cli._project import open_host, open_servers, project_config
@@ -23,11 +24,18 @@ from hooksdk.gateway import GatewayConfig, Profile, narrowing, profile_of
 from hooksdk.hooks import NarrowTools, Trace
 from hooksdk.records import Withheld
 from hooksdk.rules import DescribedRule, Fact, Requested, as_judged
-from hooksdk.rules.verdicts import Known, ToolVerdict, case_words, hint_words, riskiest_first, verdict_of
+from hooksdk.rules.verdicts import Case, Known, ToolVerdict, hint_words, riskiest_first, verdict_of
+from hooksdk.values import clip
+
+# The most names of a row, and the most characters of a rule below: --json has all of them.
+_MOST_NAMES = 4
+_RULE_CHARS = 120
 
 
 def table(
     mcp: Mcp = None,
+    tools: OwnTools = None,
+    trace: Traces = None,
     profile: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     plugin: Plugins = None,
     as_json: Json = False,
@@ -38,7 +46,7 @@ def table(
 
     hooksdk policy table --mcp mcp.json
 
-    Nothing runs, and nobody is asked. `hooksdk policy check` says what one call would come to.
+    Tools with the same verdict by the same rules stand in one line; --json has each. Nothing runs, and nobody is asked. `hooksdk policy check` says what one call would come to.
 
     Options:
         profile: Show the tools as the gateway's clients with this profile have them.
@@ -46,7 +54,8 @@ def table(
     config, plugins = project_config(project), import_plugins(plugin)
     gateway_profile = None if profile is None else _profile(config, profile)
     with warnings_shown():
-        catalog = anyio.run(_collect, config, project.resolve(), tuple(mcp or ()), plugins)
+        given = given_tools(tools, trace)
+        catalog = anyio.run(_collect, config, project.resolve(), tuple(mcp or ()), plugins, given)
     lines = lines_of(catalog, profile, gateway_profile)
     _view(catalog, lines, profile).show(as_json=as_json)
 
@@ -112,7 +121,9 @@ class Line:
         return "withheld" if self.withheld else self.verdict.words
 
 
-async def _collect(config: Config, project: Path, mcp: Sequence[Path], plugins: Sequence[Any]) -> Catalog:
+async def _collect(
+    config: Config, project: Path, mcp: Sequence[Path], plugins: Sequence[Any], given: Sequence[Tool]
+) -> Catalog:
     async with AsyncExitStack() as stack:
         host = await open_host(stack, config, project, [_Watch, *plugins])
         groups = await open_servers(host, mcp, stderr_console(), project=project)
@@ -120,7 +131,9 @@ async def _collect(config: Config, project: Path, mcp: Sequence[Path], plugins: 
         async with host.session() as session:
             watch: _Watch = session.plugin(_Watch.plugin_id)
             async with session.run(workspace_dir=str(project)) as run:
-                await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
+                await run.resolve_tools(
+                    with_others([tool for one in groups for tool in one.tools()], given, host.plugins)
+                )
         withheld = {
             name: (record.plugin, record.reason)
             for record in watch.withheld
@@ -165,13 +178,65 @@ def _known(name: str | None, profile: Profile | None) -> Known:
 
 
 def _words(line: Line, judges: Judges) -> str:
-    """The rules that decide about the tool, in one line."""
+    """Who decides about the tool, in one line: the rules by their numbers."""
     if line.withheld:
         who, why = line.withheld
-        return f"{who}: {why}"
+        return " ".join(f"{who}: {why}".split())
+    cases = line.verdict.cases
+    names = (f"{plugin} " if len(cases) > 1 else "" for plugin in cases)
     for_some = [one.plugin for one in judges.others if one.patterns and one.plugin in line.others]
-    more = f"; {', '.join(for_some)} may ask or block" if for_some else ""
-    return case_words(line.verdict) + more
+    more = [f"{', '.join(for_some)} may ask or block"] if for_some else []
+    return "; ".join([*map(_cases_words, names, cases.values()), *more]) or "no rule"
+
+
+def _cases_words(plugin: str, cases: Sequence[Case]) -> str:
+    """`rules 1 and 2 may deny, rules 3 to 10 may ask, else the default allows`."""
+    *before, last = cases
+    if not before:
+        return f"{plugin}{f'rule {last.number}' if last.number else 'default'}"
+    words: list[str] = []
+    for action, alike in groupby(before, lambda case: case.action):
+        numbers = [case.number for case in alike]
+        words.append(f"{plugin}rule{'s' if numbers[1:] else ''} {_number_words(numbers)} may {action}")
+    return f"{', '.join(words)}, else {f'rule {last.number}' if last.number else 'the default'} {last.action}s"
+
+
+def _number_words(numbers: Sequence[int]) -> str:
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return f"{numbers[0]} to {numbers[-1]}"
+    return " and ".join(filter(None, [", ".join(map(str, numbers[:-1])), str(numbers[-1])]))
+
+
+def rows(lines: Sequence[Line], judges: Judges) -> list[tuple[str, str, str, str]]:
+    """A row for all tools of which the same is said by the same rules, where the riskiest of them stands."""
+    alike: dict[tuple[str, str], list[Tool]] = {}
+    for line in lines:
+        alike.setdefault((line.action, _words(line, judges)), []).append(line.verdict.tool)
+    sizes = Counter(_owner(line.verdict.tool) for line in lines)
+    return [(action, _tool_words(tools, sizes), words, _hints(tools)) for (action, words), tools in alike.items()]
+
+
+def _owner(tool: Tool) -> str:
+    return f"{tool.source}:{tool.owner}:"
+
+
+def _tool_words(tools: Sequence[Tool], sizes: Mapping[str, int]) -> str:
+    """The tools by id; `mcp:files:*` stands for all tools of a server. Of many it is said how many more there are."""
+    owners = Counter(map(_owner, tools))
+    whole = {owner for owner, count in owners.items() if count == sizes[owner] > 1}
+    names = dict.fromkeys(
+        f"{_owner(one)}* ({owners[_owner(one)]:,})" if _owner(one) in whole else one.id for one in tools
+    )
+    shown = [*names][:_MOST_NAMES]
+    more = len(names) - len(shown)
+    number = f"{len(tools):,} tools: " if tools[1:] else ""
+    return f"{number}{', '.join(shown)}{f' and {more:,} more' if more else ''}"
+
+
+def _hints(tools: Sequence[Tool]) -> str:
+    """The hints of these tools, each with the number of those that it is not said of by all."""
+    counts = Counter(word for tool in tools for word in hint_words(tool.annotations))
+    return ", ".join(word if count == len(tools) else f"{count:,} {word}" for word, count in counts.items())
 
 
 def _rules_of(lines: Sequence[Line]) -> list[tuple[str, DescribedRule, int]]:
@@ -206,21 +271,18 @@ def _view(catalog: Catalog, lines: Sequence[Line], profile: str | None) -> View:
         indent=13,
     )
     if lines:
-        rows = [
-            (line.action, tool.id, ", ".join(hint_words(tool.annotations)), " ".join(_words(line, judges).split()))
-            for line in lines
-            for tool in (line.verdict.tool,)
-        ]
-        view.table(("verdict", "tool", "it says", "decided by"), rows)
+        view.table(("verdict", "tools", "decided by", "they say"), rows(lines, judges))
         view.markup()
     for plugin, rule, count in rules:
         name = f"{plugin} rule {rule.number}" if len(judges.described) > 1 else f"rule {rule.number}"
-        view.line(name, f"{rule.words} ({counted(count, 'tool')})")
+        view.line(name, f"{clip(' '.join(rule.words.split()), _RULE_CHARS)} ({counted(count, 'tool')})")
     view.lines("problem", problems)
     view.lines("note", [*_remarks(judges)])
     view.line("in all", f"{counted(len(lines), 'tool')}{_counts(lines)}")
     if not lines:
-        view.line("", "MCP servers are read from mcp.json here, or given with --mcp FILE")
+        view.line(
+            "", "MCP servers are read from mcp.json here or given with --mcp FILE, other tools with --tools or --trace"
+        )
     return view
 
 

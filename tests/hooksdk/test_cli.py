@@ -41,7 +41,30 @@ def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> No
 def test_plugins_list_shows_a_table_with_reasons(tmp_path: Path) -> None:
     done = hooksdk("plugins", "list", folder=tmp_path)
     assert "tool_search" in done.out
-    assert "off unless configured: hooksdk plugins enable trace_file" in done.out
+    assert "`hooksdk plugins enable ID` switches one on" in done.out
+    assert "hooks: " not in done.out  # of a built-in plugin `plugins inspect` says it
+
+
+def test_plugins_list_begins_with_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("from hooksdk import hooks\n@hooks.trace\ndef trace(event): ...\n")
+    done = hooksdk("plugins", "list", "--plugin", "own.py", folder=tmp_path)
+    assert done.out.splitlines()[1].split()[:3] == ["own", "loaded", "code"]
+    assert "hooks: trace" in done.out
+    assert len(done.out.splitlines()) < 80
+
+
+def test_the_help_has_the_commands_in_groups_guard_and_gateway_in_the_first_and_the_docs_address(
+    tmp_path: Path,
+) -> None:
+    from hooksdk.cli._groups import _MODULES, _PANELS  # pyright: ignore[reportPrivateUsage] - no command is in no group
+
+    done = hooksdk("--help", folder=tmp_path)
+    first, second = done.out.index("Start here"), done.out.index("Rules and approvals")
+    assert first < done.out.index("guard ") < second
+    assert first < done.out.index("gateway ") < second
+    assert "Documentation: https://hooksdk.readthedocs.io" in done.out
+    assert {name for names in _PANELS.values() for name in names} == {"demo", *_MODULES}
+    assert hooksdk("-V", folder=tmp_path).out == hooksdk("--version", folder=tmp_path).out
 
 
 def test_a_denied_plugin_is_listed_with_the_reason(tmp_path: Path) -> None:

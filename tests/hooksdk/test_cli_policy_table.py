@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Annotations, MemoryStore, Tool, hooks
 from hooksdk.cli._policy_calls import Judge, Judges, judges_of, misspelt
-from hooksdk.cli._policy_table import Catalog, Line, lines_of
+from hooksdk.cli._policy_table import Catalog, Line, lines_of, rows
 from hooksdk.config import Config
 from hooksdk.gateway import Profile
 from hooksdk.hooks import Ask, BeforeToolCall, Block
@@ -313,7 +313,8 @@ def test_a_handler_for_some_tools_judges_no_others() -> None:
 
 @pytest.mark.anyio
 async def test_the_report_of_a_run_says_what_the_rules_say_of_its_tools(tmp_path: Path) -> None:
-    from reports import part, read_page, rows
+    from reports import part, read_page
+    from reports import rows as rows_on
 
     from hooksdk.report import build, render
 
@@ -323,11 +324,48 @@ async def test_the_report_of_a_run_says_what_the_rules_say_of_its_tools(tmp_path
         await play(session, ["Done."], "Hello")
     records = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text("utf-8").splitlines()]
     page = render(build(records, policies={"tool_policy": rules_of({"action": "deny", "tools": "delete_*"})}))
-    assert rows(part(read_page(page), "What the rules say of these tools")) == [
+    assert rows_on(part(read_page(page), "What the rules say of these tools")) == [
         ["allow", "mcp:files:read_file", "read_only", "default"],
         ["deny", "mcp:files:delete_page", "destructive?, open_world?", "rule 1"],
     ]
     assert "What the rules say" not in render(build(records))
+
+
+# Rows of tools of which the same is said
+
+
+def rows_of(tools: list[Tool], *rules: dict[str, Any], default: str = "allow") -> list[tuple[str, str, str, str]]:
+    judges = Judges(described={"tool_policy": rules_of(*rules, default=default)})
+    return rows(lines_of(Catalog(tools=tools, judges=judges, withheld={}, servers_down=[])), judges)
+
+
+def test_tools_with_the_same_verdict_by_the_same_rules_stand_in_one_row() -> None:
+    tools = [tool("read", READS), tool("write"), Tool(name="pay", source="mcp", owner="bank")]
+    rules = [{"action": "deny", "path_inside": f"/{name}"} for name in "abcd"]
+    assert rows_of(tools, *rules, {"action": "ask", "tools": "pay", "url_host": "a.example"}) == [
+        (
+            "allow, ask or deny", "mcp:bank:pay", "rules 1 to 4 may deny, rule 5 may ask, else the default allows",
+            "destructive?, open_world?",
+        ),
+        (
+            "allow or deny", "2 tools: mcp:files:* (2)", "rules 1 to 4 may deny, else the default allows",
+            "1 destructive?, 1 open_world?, 1 read_only",
+        ),
+    ]  # fmt: skip
+
+
+def test_of_many_tools_of_a_row_the_first_are_named_and_the_others_counted() -> None:
+    others = [Tool(name=f"add_{number}", source="mcp", owner="files") for number in range(998)]
+    told, denied = rows_of([tool("a"), *others, tool("z")], {"action": "deny", "tools": "z"})
+    assert told[1] == "999 tools: mcp:files:a, mcp:files:add_0, mcp:files:add_1, mcp:files:add_10 and 995 more"
+    assert denied[1] == "mcp:files:z"
+
+
+def test_rules_of_two_plugins_are_named_with_their_plugin() -> None:
+    policies = {name: rules_of({"action": "deny", "path_inside": "/etc"}) for name in ("one", "two")}
+    judges = Judges(described=policies)
+    (row,) = rows(lines_of(Catalog(tools=[tool("read")], judges=judges, withheld={}, servers_down=[])), judges)
+    assert row[2] == "one rule 1 may deny, else the default allows; two rule 1 may deny, else the default allows"
 
 
 # The command
@@ -361,9 +399,10 @@ async def test_the_command_shows_every_tool_of_the_servers_and_the_rules(tmp_pat
     done = await hooksdk("policy", "table", "--mcp", servers, folder=tmp_path)
     listed = done.out.splitlines()
     assert done.code == 0
-    assert listed[0].split() == ["verdict", "tool", "it", "says", "decided", "by"]
-    assert listed[1].split() == ["allow", "mcp:plain:add", "read_only,", "open_world?", "rule", "1"]
-    assert listed[6].split()[:2] == ["deny", "mcp:plain:environment"]
+    assert listed[0].split() == ["verdict", "tools", "decided", "by", "they", "say"]
+    assert listed[1].split() == ["allow", "mcp:plain:add", "rule", "1", "read_only,", "open_world?"]
+    assert listed[2].split()[:3] == ["ask", "4", "tools:"]
+    assert listed[3].split()[:2] == ["deny", "mcp:plain:environment"]
     assert listed[-1] == "in all       6 tools: 1 unasked, 4 asked about, 1 denied"
     told = (await hooksdk("policy", "table", "--mcp", servers, "--json", "--profile", "reader", folder=tmp_path)).json()
     assert [(one["id"], one["verdict"]) for one in told["tools"] if not one["withheld"]] == [("mcp:plain:add", "allow")]

@@ -21,6 +21,7 @@ from hooksdk import Config, Host, MemoryStore, Tool, hooks
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._doctor.examination import Symptom
 from hooksdk.cli._doctor.store import examine_runs, examine_store
+from hooksdk.cli._given_tools import given_tools, with_others
 from hooksdk.cli._project import ThrowawayStore, project_config
 from hooksdk.cli._proofs.properties import PolicyConfig
 from hooksdk.cli._proofs.prove import CLAIM_WORDS, prove_all
@@ -135,18 +136,18 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
         _tell_near_misses(report, plugin, tools or ())
         report.step("its diagnose(...)", load_seconds, plugin.id)
         examine_config(report, plugin, tools)
-    await _prove(report, _only_loaded(reduced, plugins), project, named)
+    await _prove(report, _only_loaded(reduced, plugins), project, named, tools or ())
     report.step("coming to an end", SESSION_SECONDS)
 
 
-async def _prove(report: Report, config: Config, project: Path, holders: Sequence[Any]) -> None:
+async def _prove(report: Report, config: Config, project: Path, named: Sequence[Any], tools: Sequence[Tool]) -> None:
     """The properties of the configuration."""
     properties = PolicyConfig.model_validate(config.policy).properties
     if not properties:
         return
     report.step("proving the properties of [policy]", SESSION_SECONDS)
     try:
-        answers = await prove_all(properties, config, project, holders)
+        answers = await prove_all(properties, config, project, named, tools)
     except CommandProblem as error:
         report.problem("policy", str(error))
         return
@@ -303,12 +304,12 @@ async def _open_session(
     async with Host([Doctor, *holders], store=kept, config=config, folder=project) as host:
         tools, missing = await _server_tools(report, host, order["mcp"])
         async with host.session() as session:
-            if not order["mcp"]:
+            if not (order["mcp"] or order["tools"] or order["traces"]):
                 return None
+            tools = with_others(tools, given_tools(order["tools"], map(Path, order["traces"])), host.plugins)
             async with session.run(workspace_dir=str(project)) as run:
                 await run.resolve_tools(tools)
-                names = {tool.id for tool in run.tools}
-                every_tool = [*run.tools, *(tool for tool in tools if tool.id not in names)]
+                every_tool = with_others(run.tools, tools)
             doctor: Doctor = session.plugin(Doctor.plugin_id)
         if missing:  # a pattern without a tool may be for one of these
             what = f"patterns and rules are not compared with tools while {' and '.join(missing)} cannot be used"

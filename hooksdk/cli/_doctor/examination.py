@@ -24,6 +24,7 @@ import typer
 
 from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import View, counted, one_line
+from hooksdk.cli._given_tools import OwnTools, Traces
 from hooksdk.cli._mcp.files import not_trusted, servers_files
 from hooksdk.cli._options import Json, Mcp, Plugins, Project
 from hooksdk.config import Trust
@@ -69,6 +70,8 @@ class Diagnosis:
 @doctor_app.command()
 def doctor(
     mcp: Mcp = None,
+    tools: OwnTools = None,
+    trace: Traces = None,
     plugin: Plugins = None,
     load_seconds: Annotated[float, typer.Option("--limit", min=0.1, metavar="SECONDS")] = 20.0,
     as_json: Json = False,
@@ -89,6 +92,8 @@ def doctor(
         "mcp": {str(path): digest for path, digest in files.items()},
         "load_seconds": load_seconds,
         "plugins": plugin or [],
+        "tools": tools or [],
+        "traces": list(map(str, trace or ())),
     }
     diagnosis = examine(order, known)
     findings, problems = diagnosis.findings, diagnosis.problems
@@ -101,8 +106,8 @@ def doctor(
         view.markup(f"[{style}]{one.severity:9}[/] [bold]{one_line(one.who)}[/]: {one_line(one.what)}")
         if one.advice:
             view.line("", f"→ {one.advice}")
-    if not files:
-        cure = "when there is a trusted mcp.json here, or --mcp FILE"
+    if not (files or tools or trace):
+        cure = "when there is a trusted mcp.json here, or --mcp, --tools or --trace"
         view.markup(f"[dim]Tool patterns are compared with real tools {cure}.[/]")
     view.markup(counted(problems, "problem") if problems else "no problems")
     view.show(as_json=as_json)

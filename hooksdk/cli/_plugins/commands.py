@@ -33,14 +33,16 @@ PluginId = Annotated[str, typer.Argument(metavar="ID")]
 
 @plugins_app.command("list")
 def list_plugins(plugin: Plugins = None, as_json: Json = False, project: Project = Path()) -> None:
-    """List every plugin that a host here would know, loaded or not, with the reason.
+    """List every plugin that a host here would know, loaded or not, with the reason: your own first.
 
     Installed plugins are not imported. The code is 1 when one is refused.
     """
     config = load_config(folder=project)
-    known = survey(config, project, import_plugins(plugin))
+    known = sorted(survey(config, project, import_plugins(plugin)), key=lambda one: one.origin == "built-in")
     view = View({"plugins": [one.describe() for one in known]})
     view.markup(_table(known) if known else "No plugins are installed.")
+    if any(_is_short(one) for one in known):
+        view.markup("`hooksdk plugins inspect ID` shows all of one, `hooksdk plugins enable ID` switches one on.")
     view.show(as_json=as_json)
     names = [one.id for one in known]
     for name in config.plugins:
@@ -309,7 +311,14 @@ def _table(known: Sequence[Plugin]) -> Table:
     return table
 
 
+def _is_short(plugin: Plugin) -> bool:
+    """True for a built-in one with nothing wrong: what it does is enough."""
+    return plugin.origin == "built-in" and plugin.status in {"loaded", "off"}
+
+
 def _description(plugin: Plugin, entry: Mapping[str, Any]) -> str:
+    if _is_short(plugin):
+        return one_line(entry["description"])
     lines = [one_line(entry["description"])] if entry["description"] else []
     lines += [f"[dim]{what}: {one_line(', '.join(entry[what]))}[/]" for what in ("hooks", "tools") if entry[what]]
     if plugin.origin == "installed" and (plugin.grants or entry["permissions"]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,22 +12,27 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import anyio
 import typer
 
-from hooksdk import Config, Host
-from hooksdk.cli._console import CommandProblem, View, warnings_shown
-from hooksdk.cli._options import Json, Plugins, Project, import_plugins
+from hooksdk import Config, Host, Tool
+from hooksdk.cli._console import CommandProblem, View, stderr_console, warnings_shown
+from hooksdk.cli._given_tools import OwnTools, Traces, given_tools, with_others
+from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
 from hooksdk.cli._policy_calls import Judges, SeenCall, judges_of
-from hooksdk.cli._project import open_host, project_config
+from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.cli._proofs.properties import PolicyConfig, Property, read_properties
 from hooksdk.host import Plugin
-from hooksdk.rules import CallClass, CallFact, Claim, Rules
+from hooksdk.rules import CallClass, CallFact, Claim, Rules, is_about
+from hooksdk.rules.verdicts import verdict_of
 from hooksdk.testing import ScriptedApprover
 
 if TYPE_CHECKING:
     from hooksdk.cli._proofs.real import Reality, Stage
+    from hooksdk.mcp import McpServers
     from hooksdk.rules.proofs import Example, RuleOf
 
 # Of calls that the rules seem to let through, as many are tried in the real plugins.
 MOST_EXAMPLES = 20
+# Of these, as many in the tools that there are.
+MOST_HERE = 3
 # The hooks of plugins that have a say in whether a call runs, and with what.
 JUDGING = frozenset({"before_tool_call", "narrow_tools", "tool_call_start", "rewrite_tool_call"})
 
@@ -41,6 +46,7 @@ class Answer:
         rests_on: The rules without which it would not hold.
         call: The call that breaks it, or that may.
         outcome: What became of that call.
+        is_here: Of a call that breaks it, whether its tool is one of those here; None where no tools are known.
         why: What stands in the way of an answer.
         free: What the rules ask of calls that a proof knows nothing of, so that it may hold or not.
     """
@@ -51,6 +57,7 @@ class Answer:
     rests_on: Sequence[str] = ()
     call: Mapping[str, Any] | None = None
     outcome: str = ""
+    is_here: bool | None = None
     why: str = ""
     free: Sequence[str] = ()
 
@@ -86,6 +93,13 @@ class Policies:
             f"{rule.plugin} rule {rule.number}: {next(one.words for one in rules.rules if one.number == rule.number)}"
         )
 
+    def doubtful(self, tools: Sequence[Tool], calls: CallClass, claim: Claim) -> list[Tool]:
+        """Those of the tools with calls of this class of which the rules may say what breaks the claim. A plugin's own tools
+        are left out: they would really run."""
+        keeps = {"never": {"deny"}, "only_asked": {"ask", "deny"}, "always_asked": {"ask"}}[claim]
+        about = [tool for tool in tools if tool.source != "plugin" and is_about(calls.facts, tool)]
+        return [tool for tool in about if not keeps.issuperset(verdict_of(tool, self.judges.described).actions)]
+
     def read(self, name: str, calls: Mapping[str, Any]) -> CallClass:
         """A class of calls in facts. Raises `CommandProblem`."""
         if not self.readers:
@@ -101,9 +115,16 @@ class Policies:
 
 
 async def prove_all(
-    properties: Mapping[str, Property], config: Config, project: Path, plugins: Sequence[Any] = ()
+    properties: Mapping[str, Property],
+    config: Config,
+    project: Path,
+    plugins: Sequence[Any] = (),
+    tools: Sequence[Tool] = (),
+    mcp: Sequence[Path] | None = None,
 ) -> list[Answer]:
-    """Each property's answer. Raises `CommandProblem` for a class that cannot be read, and without Z3."""
+    """Each property's answer. A call of one of `tools` is looked for before one of a tool that there could be; so is one of
+    the servers of these files, by default the project's, which start once a property seems to be broken. With None no
+    server does. Raises `CommandProblem` for a class that cannot be read, and without Z3."""
     policies = Policies.of(Host(plugins, config=config, folder=project), config)
     classes = {name: policies.read(name, one.calls) for name, one in properties.items()}
     try:
@@ -116,12 +137,19 @@ async def prove_all(
     async with AsyncExitStack() as stack:
         stage: Stage | None = None
 
-        async def real(example: Example, calls: CallClass, claim: Claim) -> Reality | None:
+        async def real(example: Example, calls: CallClass, claim: Claim, *, here: bool) -> Reality | None:
             nonlocal stage
             if stage is None:
                 person = ScriptedApprover(True)
-                stage = Stage(await open_host(stack, judging, project, [*plugins, SeenCall], person), person)
-            return await stage.play(example, calls, claim)
+                host = await open_host(stack, judging, project, [*plugins, SeenCall], person)
+                groups: list[McpServers] = []
+                with suppress(CommandProblem):  # what keeps a server from starting is told
+                    groups = [] if mcp is None else await open_servers(host, mcp, stderr_console(), project=project)
+                there = with_others([tool for servers in groups for tool in servers.tools()], tools)
+                stage = Stage(host, person, there)
+            return await stage.play(
+                example, calls, claim, policies.doubtful(stage.tools, calls, claim) if here else None
+            )
 
         async def answer(name: str, claim: Claim, *, untrusted_project: bool) -> Answer:
             calls = classes[name]
@@ -129,12 +157,13 @@ async def prove_all(
             unknown = Answer(name=name, claim=claim, status="unknown", free=_free(policies.judges.described, calls))
             first: Example | None = None
             try:
-                for example in islice(search.examples(), MOST_EXAMPLES):
+                for number, example in enumerate(islice(search.examples(), MOST_EXAMPLES)):
                     first = first or example
-                    if (reality := await real(example, calls, claim)) is not None:
-                        made = {"tool": reality.tool, "name": reality.name, "arguments": dict(reality.arguments)}
+                    reality = await real(example, calls, claim, here=True) if number < MOST_HERE else None
+                    if reality := reality or await real(example, calls, claim, here=False):
                         outcome = f"{reality.outcome}: {reality.reason}" if reality.reason else reality.outcome
-                        return replace(unknown, status="broken", call={**shown(example), **made}, outcome=outcome)
+                        told = replace(unknown, outcome=outcome, is_here=reality.is_here)
+                        return replace(told, status="broken", call={**shown(example), **reality.call})
                 if first is None:
                     return replace(unknown, status="holds", rests_on=[policies.words(one) for one in search.rests_on()])
             except Unknown as error:
@@ -177,6 +206,9 @@ def shown(example: Example) -> dict[str, Any]:
 
 def prove(
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]")] = None,
+    mcp: Mcp = None,
+    tools: OwnTools = None,
+    trace: Traces = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -200,7 +232,8 @@ def prove(
                 "there is nothing to prove: write [policy.properties.NAME] in hooksdk.toml, "
                 "with never = { tools = 'delete_*', triggers = 'schedule' }"
             )
-        answers = anyio.run(prove_all, properties, config, project, plugins)
+        given = given_tools(tools, trace)
+        answers = anyio.run(prove_all, properties, config, project, plugins, given, tuple(mcp or ()))
     view = View({"properties": [asdict(one) for one in answers]}, indent=13)
     for one in answers:
         _tell(view, one)
@@ -225,6 +258,8 @@ def _tell(view: View, answer: Answer) -> None:
             view.line(label, text)
         if answer.outcome:
             view.line("then", {"ran": "it ran, and nobody was asked"}.get(answer.outcome, answer.outcome))
+    if answer.is_here is False:
+        view.line("note", "none of the tools here was found to do that; a tool like this one would")
     if answer.why:
         view.line("because", answer.why)
     if answer.free and answer.status != "broken":
