@@ -12,7 +12,7 @@ import anyio
 from hooksdk import Config, Host, MemoryStore, Tool
 from hooksdk.config import PluginConfig, fold
 from hooksdk.gateway import GatewayConfig, profile_of
-from hooksdk.gateway._listing import ClientListing
+from hooksdk.gateway.listing import ClientListing
 from hooksdk.mcp import McpServers
 from hooksdk.tools import Expose
 
