@@ -44,6 +44,9 @@ __all__ = ["ToolSearch"]
 
 UNKNOWN_WINDOW_TOKENS = 20_000
 """The threshold where the host does not know the model's context window."""
+GATEWAY_TOKENS = 2_000
+"""The threshold of a gateway whose clients' window is not known: some ten tools. A client pays for its list in every
+request, and no client says how large its window is."""
 
 
 logger = logging.getLogger("hooksdk")
@@ -278,7 +281,9 @@ class ToolSearch:
 
     def _threshold(self, event: hooks.AssembleTools) -> int:
         window = event.context_window or 0
-        return int(window * self._config.threshold_pct / 100) if window > 0 else UNKNOWN_WINDOW_TOKENS
+        if window > 0:
+            return int(window * self._config.threshold_pct / 100)
+        return GATEWAY_TOKENS if "gateway" in (event.info.metadata or {}) else UNKNOWN_WINDOW_TOKENS
 
     def _warn_of_core(self, event: hooks.AssembleTools) -> None:
         """Say once that what is never hidden alone takes what search is to save: most often a host's own tools, of

@@ -86,9 +86,12 @@ class GatewayInstall(ClientOptions):
 
     Attributes:
         profile: The profile of the configuration that the client gets.
+        expose: bridge: search and call. direct: every tool. auto: the bridge where it saves 2,000 tokens or more. By
+            default as the gateway's settings say, and those say auto unless you change them.
     """
 
     profile: Annotated[str, typer.Option(metavar="NAME")] = ""
+    expose: Annotated[Literal["direct", "bridge", "auto"] | None, typer.Option("--expose")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,6 +74,7 @@ class ClientListing:
 
     Attributes:
         tools: The tools of the list.
+        whole: The number of all tools.
         tokens_direct: Estimated tokens of the schemas of all tools.
         tokens: Estimated tokens of the schemas in the list.
 
@@ -128,6 +129,7 @@ class ClientListing:
                 for tool in shown
             ),
         )
+        self.whole = len(catalog)
         self.tokens_direct = catalog.tokens
         self.tokens = sum(
             estimate_tokens({"name": one.name, "description": one.description, "parameters": one.input_schema})

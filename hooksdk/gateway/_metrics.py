@@ -64,6 +64,10 @@ class Metrics:
         self._refused.add(1, {"hooksdk.reason": reason})
 
 
+# The clients whose last list is kept.
+_CLIENTS = 20
+
+
 @final
 @dataclass(eq=False)
 class Counts:
@@ -80,6 +84,7 @@ class Counts:
     _withheld: int = 0
     _tokens_direct: int = 0
     _tokens_listed: int = 0
+    _shown: dict[str, str] = field(default_factory=dict[str, str])
     _runs: dict[str, Run] = field(default_factory=dict[str, Run])
     _ended: Counter[str] = field(default_factory=Counter[str])
     _news: anyio.Event = field(default_factory=anyio.Event)
@@ -98,8 +103,13 @@ class Counts:
         self.metrics.count_session(-1)
         self.touch()
 
-    def listed(self, direct: int, listed: int) -> None:
-        """Count a list of tools: the estimated tokens of all schemas, and of those in the list."""
+    def listed(self, direct: int, listed: int, client: str, shown: str) -> None:
+        """Count a list of tools: the estimated tokens of all schemas, and of those in the list. What the last clients
+        were shown is kept for the status."""
+        self._shown.pop(client, None)
+        self._shown[client] = shown
+        if len(self._shown) > _CLIENTS:
+            del self._shown[next(iter(self._shown))]
         self._tokens_direct += direct
         self._tokens_listed += listed
 
@@ -138,6 +148,7 @@ class Counts:
             "sessions": len(self._runs),
             "tokens_direct": self._tokens_direct,
             "tokens_listed": self._tokens_listed,
+            "shown": dict(self._shown),
             "calls": calls.total(),
             "blocked": calls["blocked"] + self._withheld,
             "asked": self._asked,

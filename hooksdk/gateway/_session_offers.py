@@ -59,7 +59,9 @@ class SessionOffers:
     async def list_tools(self) -> types.ListToolsResult:
         """The tools that the client is told of."""
         listing = await self._tools.listing(wait=self._tools.waits_for_servers)
-        self._client.shared.counts.listed(listing.tokens_direct, listing.tokens)
+        shown = f"{len(listing.tools):,} tools, {listing.tokens:,} tokens ({self._tools.expose}), of {listing.whole:,} tools"
+        name = self._client.name or "a client"
+        self._client.shared.counts.listed(listing.tokens_direct, listing.tokens, name, shown)
         return types.ListToolsResult(tools=[await self._with_app(tool) for tool in listing.tools])
 
     async def list_prompts(self) -> types.ListPromptsResult:

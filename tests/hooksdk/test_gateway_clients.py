@@ -129,6 +129,29 @@ async def test_an_agents_requests_are_smaller_with_the_gateway(tmp_path: Path, a
     assert through < directly / 2
 
 
+async def test_claude_codes_request_has_the_four_tools_that_install_has_promised(tmp_path: Path):
+    agent = AGENTS["claude-code"]
+    program(agent.program)
+    sizes: list[tuple[int, int]] = []
+    for expose in ("direct", "auto"):
+        async with ScriptedServer(Plan(agent)) as server:
+            desk = Desk(tmp_path / expose, agent, server, *many(61))
+            figures = (await desk.gateway("install", "--expose", expose, "--json")).json()["figures"]
+            done = await desk.ask()
+        assert done.code == 0, done
+        requests = [[one for one in request.body.get("tools", ()) if is_ours(one)] for request in server.requests]
+        most = max(requests, key=len)
+        sizes.append((len(most), len(json.dumps(most).encode())))
+        assert len(most) in ((61, 62) if expose == "direct" else (figures["behind"],))
+    (_, directly), (count, through) = sizes
+    print(f"tools and bytes of its request: {sizes}")
+    assert (count, through < directly / 5) == (4, True)
+
+
+def is_ours(tool: dict[str, Any]) -> bool:
+    return str(tool.get("name")).startswith("mcp__hooksdk__")
+
+
 async def inspect(folder: Path, *arguments: str) -> dict[str, Any]:
     """What the inspector's command line prints of a gateway in front of the notes."""
     command = program("mcp-inspector")

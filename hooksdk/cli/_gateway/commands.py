@@ -51,7 +51,7 @@ def serve(
     http: Annotated[str | None, typer.Option("--http", metavar="HOST:PORT")] = None,
     tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
     tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
-    expose: Literal["bridge", "direct", "hybrid"] | None = None,
+    expose: Literal["auto", "bridge", "direct", "hybrid"] | None = None,
     plugin: Plugins = None,
     store: Store = None,
     project: Project = Path(),
@@ -66,7 +66,8 @@ def serve(
         http: Serve streamable HTTP there instead of stdin and stdout.
         tls_cert: Serve https with this certificate (PEM), with --tls-key.
         tls_key: The key of the certificate (PEM).
-        expose: bridge: search and call. direct: every tool. hybrid: both, for pinned and read-only tools.
+        expose: auto: the bridge where it saves something. bridge: search and call. direct: every tool. hybrid: both,
+            for pinned and read-only tools.
     """
     if context.invoked_subcommand is not None:
         return
@@ -170,6 +171,27 @@ def uninstall(options: ClientOptions) -> int:
     return uninstall_gateway(options)
 
 
+@gateway_app.command("try")
+def try_out(
+    client: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    since: Annotated[str, typer.Option(metavar="TIME")] = "1w",
+    as_json: Json = False,
+) -> None:
+    """Say what the gateway would have saved of what your coding agents did lately, and which tools they called.
+
+    Reads the transcripts that the agents keep of themselves, and starts your own servers to count their tools. No tool
+    is called, and nothing is changed.
+
+    Options:
+        client: This agent alone: claude-code, codex, gemini or qwen; may be given several times.
+        since: How far back: 12h, 1d or 1w.
+    """
+    need_mcp()
+    from hooksdk.cli._gateway.trial import try_gateway
+
+    try_gateway(client, since, as_json=as_json)
+
+
 @gateway_app.command()
 def login(
     name: ServerName,
@@ -228,6 +250,7 @@ def _add_status(view: View, one: GatewayStatus) -> None:
         state = f"{one_line(server.state)}, {counted(server.tools, 'tool')}"
         view.markup(f"  server    {name}{state}{scope}{problem}")
     view.line("  sessions", f"{one.sessions:,} open")
+    view.lines("  shown", [f"{name}: {what}" for name, what in one.shown.items()])
     view.line("  tokens", f"{one.tokens_saved:,} of {one.tokens_direct:,} saved")
     ended = f"{one.blocked:,} blocked, {one.asked:,} asked about, {one.failed:,} failed"
     written = f"written {max(time.time() - one.changed, 0):.0f} s ago"

@@ -19,6 +19,7 @@ from hooksdk.cli._console import CommandProblem, View, counted, one_line, print_
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.files import FileEdit, agreed, decoded, read_bytes, secrets_of, tell_outcome
 from hooksdk.cli._edits.json_text import with_servers
+from hooksdk.cli._gateway.figures import Figures, measure
 from hooksdk.cli._gateway.places import (
     CLIENTS,
     ClientFile,
@@ -69,6 +70,7 @@ class _Plan:
     stay: dict[str, str] = field(default_factory=dict[str, str])
     notes: list[str] = field(default_factory=list[str])
     secrets: set[str] = field(default_factory=set[str])
+    figures: Figures | None = None
 
 
 def install_gateway(options: GatewayInstall) -> int:
@@ -96,6 +98,7 @@ def install_gateway(options: GatewayInstall) -> int:
             "servers": record.servers,
             "stay": plan.stay,
             "notes": plan.notes,
+            "figures": plan.figures and plan.figures.as_dict(),
             "backup": str(record.backup) if done and client.now is not None else None,
         }
     )
@@ -131,7 +134,7 @@ def _make_plan(options: GatewayInstall) -> _Plan:
     there = gateway.servers(gateway_after)
     taken, added = dict[str, str](), dict[str, Any]()
     stay, notes = dict[str, str](), list[str]()
-    entries = {one: _taken_over(place, one, entry) for one, entry in servers.items()}
+    entries = {one: taken_over(place, one, entry) for one, entry in servers.items()}
     ask = not (options.dry_run or options.yes or options.as_json) and sys.stdin.isatty()
     possible = {one: plain for one, (plain, _, problem) in entries.items() if not problem}
     signed_out = _signed_out_servers(possible, place, ask, notes)
@@ -174,10 +177,26 @@ def _make_plan(options: GatewayInstall) -> _Plan:
     )
     secrets = secrets_of([*servers.values(), *there.values()])
     notes += _other_places(place, options, text.read(old))
-    return _Plan(client_edit, gateway_edit, record, stay, notes, secrets)
+    figures = _figures(options, project, gateway.servers(gateway_after), notes)
+    return _Plan(client_edit, gateway_edit, record, stay, notes, secrets, figures)
 
 
-def _taken_over(place: ClientFile, name: str, entry: object) -> tuple[dict[str, Any], list[str], str]:
+def _figures(options: GatewayInstall, project: Path, servers: Mapping[str, Any], notes: list[str]) -> Figures | None:
+    """The price of the gateway's tools. A project's servers are not started: its repository may have brought them, and
+    nobody has agreed yet."""
+    config = read_config(folder=project)[0]
+    said = config.gateway.get("expose")
+    if options.expose and said and said != options.expose:
+        notes.append(f"your settings say expose = {json.dumps(said)}; for this client --expose {options.expose} counts")
+    if not servers or options.scope == "project":
+        if servers:
+            notes.append("its tools are not counted: servers of a project are not started before you agree")
+        return None
+    print_line(stderr_console(), "counting", f"the tools of {counted(len(servers), 'server')}, which start for that")
+    return measure(servers, config, options.profile, options.expose)
+
+
+def taken_over(place: ClientFile, name: str, entry: object) -> tuple[dict[str, Any], list[str], str]:
     """A client's server as the gateway's entry, the keys that are lost, and the reason why the server must stay."""
     if not is_object(entry):
         return {}, [], "it is no object"
@@ -270,6 +289,7 @@ def _gateway_entry(place: ClientFile, options: GatewayInstall, target: Path, ent
         raise CommandProblem("this Python does not know where it is; start hooksdk from a virtual environment")
     args = ["-P", "-m", "hooksdk", "gateway", "--config", str(target)]
     args += ["--profile", options.profile] if options.profile else []
+    args += ["--expose", options.expose] if options.expose else []
     args += ["--project", str(Path().absolute())] if options.scope != "user" else []
     entry: dict[str, Any] = {"command": sys.executable, "args": args}
     if place.client == "vscode":
@@ -315,6 +335,11 @@ def _other_places(place: ClientFile, options: GatewayInstall, settings: Mapping[
 
 def _notes(plan: _Plan) -> View:
     view = View({})
+    if plan.figures is not None and plan.figures.tools:
+        view.line("tools", str(plan.figures))
+        view.line("shown", plan.figures.shown)
+    if plan.figures is not None:
+        view.lines("not counted", [f"{name}: {why}" for name, why in plan.figures.problems.items()], "yellow")
     view.lines("stays", [f"{name}: {why}" for name, why in plan.stay.items()], "yellow")
     view.lines("note", plan.notes, "yellow")
     if plan.record.added and plan.secrets:

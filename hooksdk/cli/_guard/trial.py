@@ -64,8 +64,8 @@ def try_rules(
         client: This agent alone: claude-code, codex, gemini or qwen; may be given several times.
         since: How far back: 30m, 12h, 1d or 2w.
     """
-    begin = datetime.now(UTC) - _span(since)
-    agents = _agents(client)
+    begin = datetime.now(UTC) - span_of(since)
+    agents = agents_of(client)
     fixed = None if policy is None else _rules_of(policy)
     here = Path.cwd()
     folders = list(dict.fromkeys([here, project_folder(here)]))
@@ -84,14 +84,16 @@ def try_rules(
         print_line(stderr_console(), "[yellow]problem[/]", f"{safe(path)}: {one_line(problem)}")
 
 
-def _span(text: str) -> timedelta:
+def span_of(text: str) -> timedelta:
+    """How far back `--since` says."""
     match = re.fullmatch(r"(\d{1,4})([mhdw])", text)
     if match is None or not int(match[1]):
         raise typer.BadParameter(f"'{text}' is no time; write such as 30m, 12h, 1d or 2w", param_hint="--since")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def _agents(wanted: Sequence[str] | None) -> list[str]:
+def agents_of(wanted: Sequence[str] | None) -> list[str]:
+    """The agents that `--client` names, or all whose transcripts are known."""
     known = list(TRANSCRIPTS)
     for name in wanted or ():
         if name not in known:
