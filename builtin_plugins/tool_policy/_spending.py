@@ -302,11 +302,10 @@ class Spending:
 
 def no_price(prices: PriceList, model: str) -> str:
     """Why a model has no price, and what to write."""
+    advice = "which model it is"
     if model:
         example = model if ":" in model else f"PROVIDER:{model}"
-        advice = f'its price into [prices], "{example}" = {{ input = 2.5, output = 10.0 }}, or which model it is'
-    else:
-        advice = "which model it is"
+        advice = f'its price into [prices], "{example}" = {{ input = 2.5, output = 10.0 }}, or {advice}'
     return f"{prices.source(model).rstrip('.')}. Write {advice}: session.run(model='openai:gpt-4o'), or HookSDK(host, model='openai:gpt-4o') in a framework"
 
 
