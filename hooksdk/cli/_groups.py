@@ -15,6 +15,7 @@ COMMANDS = {
     "run": "_run.prompt",
     "replay": "_replay.session",
     "report": "_report",
+    "trim": "_sessions.trim_file",
     "doctor": "_doctor.examination",
     "trust": "_config.trust",
 }
