@@ -21,7 +21,7 @@ COMMANDS = {
 }
 # Groups, each with its module, where it is `NAME_app`.
 GROUPS = {
-    "config": "_config.trust",
+    "config": "_config.schema",
     "tools": "_tools.commands",
     "plugins": "_plugins.commands",
     "approvals": "_approvals.commands",
