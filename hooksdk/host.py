@@ -76,21 +76,19 @@ class Host(AsyncOnly):
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
     - `store`: where transcripts and plugins' values live: a store such as `SqlStore(Path("sessions"))`, the `Path` of its
       folder, or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it,
-      and without a `store` in the configuration, they are in memory and gone with the host. The host closes a store
-      that it opened.
+      and without one in the configuration, they are in memory. The host closes a store that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `async def (request) -> Approval`; without one every `Ask` is refused.
-    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with
-      a `hooksdk.toml`, within the same repository.
+    - `folder`: whose configuration counts; by default the nearest one with a `hooksdk.toml`, in the same repository.
     - `restart`: how the program is restarted, `async def (reason)`; without one no plugin can ask for it.
-    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written
-      that it may; by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
+    - `record_first`: no tool runs, not even a reading one, before a plugin such as `audit`, which handles
+      `record_decision`, has durably written that it may; by default as the configuration says.
+    - `watch`: a session that begins has the rules that the files say then; one that is open keeps its own.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 
     ```python
     import anyio
-
     from hooksdk import Host, hooks
     from hooksdk.hooks import SessionStart
 
@@ -102,10 +100,8 @@ class Host(AsyncOnly):
     async def main() -> None:
         async with Host(plugins=[Greeter]) as host, host.session("ann") as session:
             assert session.plugin("greeter") is not None
-
     anyio.run(main)
-    ```
-    """
+    ```"""
 
     def __init__(
         self,
@@ -117,6 +113,7 @@ class Host(AsyncOnly):
         folder: Path | str | None = None,
         restart: Callable[[str], Awaitable[None]] | None = None,
         record_first: bool | None = None,
+        watch: bool = False,
     ) -> None:
         if isinstance(plugins, (type, ModuleType)):
             refuse("Host(plugins=...)", plugins, "a list of modules and classes", f"Write plugins=[{plugins.__name__}]")
@@ -127,6 +124,11 @@ class Host(AsyncOnly):
         check_function("Host(restart=...)", restart, "async def (reason)")
         check("Host(record_first=...)", record_first, (bool, type(None)), "True or False", "")
         where = project_folder(Path.cwd()) if folder is None else Path(folder)
+        self._renew: Callable[[SessionParts], Awaitable[SessionParts]] | None = None
+        if watch:
+            from hooksdk._run.watching import HostWatch
+
+            self._renew, config = HostWatch(self, watch, plugins, config, where, record_first).begin()
         self.config = config if isinstance(config, Config) else load_config(config, folder=where)
         if record_first is not None:
             self.config = self.config.model_copy(update={"record_first": record_first})
@@ -182,10 +184,8 @@ class Host(AsyncOnly):
         await background.start()
         self._background = background
         try:
-            for plugin in self._registry.loaded:
-                share = getattr(plugin.holder, "shared", None) if plugin.is_class else None
-                if share is None:
-                    continue
+            for plugin in (one for one in self._registry.loaded if one.is_class and hasattr(one.holder, "shared")):
+                share = plugin.holder.shared
                 try:
                     asks_for_host = "host" in inspect.signature(share).parameters
                     manager = share(plugin.config, **({"host": self._plugin_host} if asks_for_host else {}))
@@ -239,8 +239,8 @@ class Host(AsyncOnly):
         return value
 
     def session(self, session_id: str | None = None, *, wait: float = 5.0) -> Session:
-        """A session, to use as `async with host.session("id") as session`. An id is any text, and random unless given.
-        While somebody else holds the session, entering waits `wait` seconds, and then raises `SessionBusy`."""
+        """A session, for `async with host.session("id") as session`. An id is any text, and random unless given. While
+        somebody else holds the session, entering waits `wait` seconds, and then raises `SessionBusy`."""
         check_text("host.session(...)", session_id, "An id is text, such as str(7)")
         if wait != 0:
             check_number("host.session(wait=...)", wait, "wait=5, or wait=0")
@@ -265,21 +265,22 @@ class Host(AsyncOnly):
             on_idle=on_idle,
             plugin_host=self._plugin_host,
             wait=wait,
+            renew=self._renew,
         )
         return Session(session_id, parts, shared_as=shared_as)
 
     async def hold(self, session_id: str, *, idle: float | None = 600.0, shared_as: str | None = None) -> Session:
-        """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next,
-        without a block of anybody's own. Hold it again before each run.
+        """The open session of this id, opened where it is not, and kept open for whoever holds it next, without a block
+        of anybody's own. Hold it again before each run.
 
-        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first
-        of its holders says, and else with the host; one that is in use is never closed. Raises what opening a session
-        raises, such as `SessionBusy` where somebody has opened it in a block.
+        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which its first
+        holder says, and else with the host; never while it is in use. Raises what opening a session raises, such as
+        `SessionBusy` where somebody has opened it in a block.
 
         `shared_as` is for a session that several workers have open at once, on one database: each holds a part under an
-        id of its own, and plugins are told this one. They have their `PluginState` in common, entry by entry as it was
-        stored last, once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits
-        for the session are those of this id everywhere.
+        id of its own, and plugins are told this one. They share their `PluginState`, entry by entry as it was stored
+        last, once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits for the
+        session are those of this id everywhere.
         """
         check("host.hold(...)", session_id, str, "the session's id")
         check_text("host.hold(shared_as=...)", shared_as, "It is the id that plugins are told")
@@ -313,8 +314,8 @@ class Host(AsyncOnly):
         return tuple(self._sessions.values())
 
     async def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - False at the limit, no error
-        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is. For
-        a shutdown that cuts nobody short: when this returns True, no run begins before the caller's next `await`."""
+        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is. When
+        this returns True, no run begins before the caller's next `await`: for a shutdown that cuts nobody short."""
         check_number("host.wait_idle(...)", timeout or None, "30", optional=True)
         with anyio.move_on_after(timeout):
             while any(session.running for session in self._sessions.values()):
@@ -335,9 +336,8 @@ class Host(AsyncOnly):
 
     async def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
         """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose
-        sessions have new ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the
-        host's open sessions are left out, and one that another process has open has None: look again. `session.settle`
-        of such a session ends a doubt."""
+        sessions have new ids after a crash, to be given to `session.run(in_doubt=...)`. They are only read; the host's
+        open ones are left out, one of another process has None: look again. `session.settle` ends a doubt."""
         check("host.in_doubt(...)", beginning, str, "the beginning of session ids, such as 'bot-'")
         from hooksdk._ledger.doubts import calls_in_doubt
 

@@ -257,6 +257,8 @@ class Session(AsyncOnly):
         with as_store_errors(f"session '{self.id}'"):
             self._log = await self._parts.store.open_session(self.id, wait=self._parts.wait)
         try:
+            if self._parts.renew is not None:
+                self._parts = await self._parts.renew(self._parts)
             self._parts.on_open(self)
             self._transcript = await Transcript.open(self._log, self.id)
             self.resumed = self._transcript.existed
@@ -295,9 +297,7 @@ class Session(AsyncOnly):
             self._secrets,
             [plugin.id for plugin in loaded if "family" in plugin.asks_for],
         )
-        for plugin in loaded:
-            if not plugin.is_class:
-                continue
+        for plugin in (one for one in loaded if one.is_class):
             available: dict[str, Any] = {"config": plugin.config, "shared": self._parts.shared.get(plugin.id)}
             if "host" in plugin.asks_for:
                 available["host"] = self._parts.plugin_host
@@ -522,10 +522,8 @@ class Session(AsyncOnly):
         transcript, self._transcript = self._transcript, None
         log, self._log = self._log, None
         try:
-            if transcript is not None:
-                await transcript.close()
-            elif log is not None:
-                await log.close()
+            if (opened := log if transcript is None else transcript) is not None:
+                await opened.close()
         finally:
             self._parts.on_close(self)
             if table := self._parts.config.sessions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, final
@@ -33,6 +34,7 @@ class SessionParts:
         on_idle: Called when the session may be idle now: it has opened, or a run of it has ended.
         families: Those of the session and of its sub-agents.
         wait: Seconds to wait for a session that somebody else holds.
+        renew: Answers the parts by which a session opens, where the host follows its files; its sub-agents keep them.
     """
 
     config: Config
@@ -47,6 +49,7 @@ class SessionParts:
     plugin_host: PluginHost
     families: FamilyMembers = field(default_factory=FamilyMembers)
     wait: float
+    renew: Callable[[SessionParts], Awaitable[SessionParts]] | None = None
 
 
 # A function of one trace event, plain or async. What it answers is ignored.
@@ -132,7 +135,7 @@ class HeldSession(Generic[S]):
         self.settled = anyio.Event()
         self.closed = anyio.Event()
         self.ended = anyio.Event()
-        self._idle = idle
+        self._idle = math.inf if idle is None else idle
         self._on_idle = on_idle
         self._used = 0.0
 
@@ -157,9 +160,6 @@ class HeldSession(Generic[S]):
             self.settled.set()
         self.touch()
         while not self.closed.is_set():
-            if self._idle is None:
-                await self.closed.wait()
-                return
             rest = self._idle if self.session.running else self._used + self._idle - anyio.current_time()
             if rest <= 0:
                 await self.session.close("idle")

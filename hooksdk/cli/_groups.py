@@ -15,12 +15,13 @@ COMMANDS = {
     "run": "_run.prompt",
     "replay": "_replay.session",
     "report": "_report",
+    "trim": "_sessions.trim_file",
     "doctor": "_doctor.examination",
     "trust": "_config.trust",
 }
 # Groups, each with its module, where it is `NAME_app`.
 GROUPS = {
-    "config": "_config.trust",
+    "config": "_config.schema",
     "tools": "_tools.commands",
     "plugins": "_plugins.commands",
     "approvals": "_approvals.commands",

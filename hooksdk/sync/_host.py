@@ -37,6 +37,7 @@ class OpenedHost(Opened[async_side.Host]):
         folder: Path | str | None = None,
         restart: Restart | None = None,
         record_first: bool | None = None,
+        watch: bool = False,
     ) -> None:
         twin = async_side.Host(
             plugins,
@@ -46,6 +47,7 @@ class OpenedHost(Opened[async_side.Host]):
             approver=None if approver is None else as_async(approver),
             restart=None if restart is None else as_async(restart),
             record_first=record_first,
+            watch=watch,
         )
         super().__init__(twin, Portal())
 

@@ -48,7 +48,8 @@ class LazyHost:
     async run in the loop of whoever gave them. Plugins run in the host's. `plain` is the same host for plain code. A
     forked process opens a host of its own. An opening that fails raises, and the next use tries again.
 
-    The parameters are those of `hooksdk.Host`; what is wrong with them is raised at once.
+    The parameters are those of `hooksdk.Host`; what is wrong with them is raised at once. With `watch=True` it follows
+    its configuration files: sessions that begin have the newest rules.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class LazyHost:
         folder: str | PathLike[str] | None = None,
         restart: Restart | None = None,
         record_first: bool | None = None,
+        watch: bool = False,
     ) -> None:
         given = plugins if isinstance(plugins, type) else list(plugins)
         options: dict[str, Any] = {"store": store, "config": config, "approver": approver, "folder": folder}
-        options |= {"restart": restart, "record_first": record_first}
+        options |= {"restart": restart, "record_first": record_first, "watch": watch}
         self._new = partial(Host, given, **options)
         self._host, self._is_fresh = self._new(), True
         self._loop: Loop | None = None

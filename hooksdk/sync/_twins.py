@@ -88,15 +88,14 @@ class Host(OpenedHost, of=host.Host):
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
     - `store`: where transcripts and plugins' values live: a store such as `SqlStore(Path("sessions"))`, the `Path` of its
       folder, or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it,
-      and without a `store` in the configuration, they are in memory and gone with the host. The host closes a store
-      that it opened.
+      and without one in the configuration, they are in memory. The host closes a store that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `def (request) -> Approval`; without one every `Ask` is refused.
-    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with
-      a `hooksdk.toml`, within the same repository.
+    - `folder`: whose configuration counts; by default the nearest one with a `hooksdk.toml`, in the same repository.
     - `restart`: how the program is restarted, `def (reason)`; without one no plugin can ask for it.
-    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written
-      that it may; by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
+    - `record_first`: no tool runs, not even a reading one, before a plugin such as `audit`, which handles
+      `record_decision`, has durably written that it may; by default as the configuration says.
+    - `watch`: a session that begins has the rules that the files say then; one that is open keeps its own.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 

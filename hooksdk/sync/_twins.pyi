@@ -509,15 +509,14 @@ class Host(OpenedHost):
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
     - `store`: where transcripts and plugins' values live: a store such as `SqlStore(Path("sessions"))`, the `Path` of its
       folder, or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it,
-      and without a `store` in the configuration, they are in memory and gone with the host. The host closes a store
-      that it opened.
+      and without one in the configuration, they are in memory. The host closes a store that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `def (request) -> Approval`; without one every `Ask` is refused.
-    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with
-      a `hooksdk.toml`, within the same repository.
+    - `folder`: whose configuration counts; by default the nearest one with a `hooksdk.toml`, in the same repository.
     - `restart`: how the program is restarted, `def (reason)`; without one no plugin can ask for it.
-    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written
-      that it may; by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
+    - `record_first`: no tool runs, not even a reading one, before a plugin such as `audit`, which handles
+      `record_decision`, has durably written that it may; by default as the configuration says.
+    - `watch`: a session that begins has the rules that the files say then; one that is open keeps its own.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 
@@ -557,38 +556,37 @@ class Host(OpenedHost):
         its own, and left when the host closes."""
 
     def session(self, session_id: str | None = None, *, wait: float = 5.0) -> Session:
-        """A session, to use as `with host.session("id") as session`. An id is any text, and random unless given.
-        While somebody else holds the session, entering waits `wait` seconds, and then raises `SessionBusy`."""
+        """A session, for `with host.session("id") as session`. An id is any text, and random unless given. While
+        somebody else holds the session, entering waits `wait` seconds, and then raises `SessionBusy`."""
 
     def hold(self, session_id: str, *, idle: float | None = 600.0, shared_as: str | None = None) -> Session:
-        """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next,
-        without a block of anybody's own. Hold it again before each run.
+        """The open session of this id, opened where it is not, and kept open for whoever holds it next, without a block
+        of anybody's own. Hold it again before each run.
 
-        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first
-        of its holders says, and else with the host; one that is in use is never closed. Raises what opening a session
-        raises, such as `SessionBusy` where somebody has opened it in a block.
+        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which its first
+        holder says, and else with the host; never while it is in use. Raises what opening a session raises, such as
+        `SessionBusy` where somebody has opened it in a block.
 
         `shared_as` is for a session that several workers have open at once, on one database: each holds a part under an
-        id of its own, and plugins are told this one. They have their `PluginState` in common, entry by entry as it was
-        stored last, once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits
-        for the session are those of this id everywhere."""
+        id of its own, and plugins are told this one. They share their `PluginState`, entry by entry as it was stored
+        last, once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits for the
+        session are those of this id everywhere."""
 
     @property
     def sessions(self) -> Sequence[Session]:
         """The open sessions, sub-agents' among them, in the order in which they were opened."""
 
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is. For
-        a shutdown that cuts nobody short: when this returns True, no run begins before the caller's next `await`."""
+        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is. When
+        this returns True, no run begins before the caller's next `await`: for a shutdown that cuts nobody short."""
 
     def forget_shared(self, shared_as: str) -> None:
         """Remove what plugins have kept for a session that several workers had open: none has it any more."""
 
     def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
         """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose
-        sessions have new ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the
-        host's open sessions are left out, and one that another process has open has None: look again. `session.settle`
-        of such a session ends a doubt."""
+        sessions have new ids after a crash, to be given to `session.run(in_doubt=...)`. They are only read; the host's
+        open ones are left out, one of another process has None: look again. `session.settle` ends a doubt."""
 
     def storage(self, plugin_id: str) -> Storage:
         """A plugin's own key-value space."""
