@@ -271,7 +271,8 @@ def test_no_page_is_wider_than_its_window(browser: Browser, address: str, width:
 
 QUERIES = tomllib.loads((ROOT / "tests" / "search_queries.toml").read_text("utf-8"))
 FOUND = "[...document.activeElement.shadowRoot.querySelectorAll('[role=listbox] a')].slice(0, 2).map(one => one.href)"
-TYPED = "new URLSearchParams((document.activeElement.shadowRoot.querySelector('[role=listbox] a')?.href ?? '').split('?')[1]).get('h')"
+FIRST = "document.activeElement.shadowRoot.querySelector('[role=listbox] a')"
+TYPED = f"{FIRST} && new URL({FIRST}.href).searchParams.get('h')"
 
 
 @pytest.mark.slow
