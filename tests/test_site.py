@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
+import tomllib
 import types
 import zlib
 from collections.abc import Iterator
@@ -65,6 +67,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         whole(ROOT / name, project / name)
     built = run(project, "-m", "zensical", "build", "--strict")
     assert (built.returncode, built.stderr.strip()) == (0, "No issues found")
+    mended = run(project, "scripts/docs/search.py")
+    assert (mended.returncode, mended.stderr) == (0, "")
     listed = run(project, "scripts/docs/llms.py")
     assert (listed.returncode, listed.stderr) == (0, "")
     return project / "site"
@@ -263,3 +267,37 @@ def test_no_page_is_wider_than_its_window(browser: Browser, address: str, width:
     for page in PAGES:
         browser.open(address + page, width=width)
         assert browser.evaluate("document.documentElement.scrollWidth") <= width, page
+
+
+QUERIES = tomllib.loads((ROOT / "tests" / "search_queries.toml").read_text("utf-8"))
+FOUND = "[...document.activeElement.shadowRoot.querySelectorAll('[role=listbox] a')].slice(0, 2).map(one => one.href)"
+FIRST = "document.activeElement.shadowRoot.querySelector('[role=listbox] a')"
+TYPED = f"{FIRST} && new URL({FIRST}.href).searchParams.get('h')"
+
+
+@pytest.mark.slow
+@pytest.mark.in_ci(False)
+def test_of_sixty_things_that_people_type_fifty_five_lead_to_the_right_page(browser: Browser, address: str) -> None:
+    asked = {**QUERIES["mended"], **QUERIES["aside"]}
+    assert len(asked) == 60
+    browser.open(address)
+    browser.evaluate("document.querySelector('.md-search__button').click()")
+    browser.evaluate(once("!!document.activeElement.shadowRoot?.querySelector('[role=combobox]')"))
+    missed: dict[str, list[str]] = {}
+    for query, right in asked.items():
+        browser.evaluate("document.activeElement.shadowRoot.querySelector('[role=combobox]').select()")
+        browser.send("Input.insertText", text=query)
+        shown = answered(browser, query)
+        places = [url.removeprefix(address) for url in shown]
+        if not any(place.startswith(page) for place in places for page in right):
+            missed[query] = places
+    assert len(missed) <= 5, missed
+
+
+def answered(browser: Browser, query: str) -> list[str]:
+    """The first two addresses for the query; none where the search has said nothing else for a while."""
+    for _ in range(50):
+        if browser.evaluate(TYPED) == query:
+            return browser.evaluate(FOUND)
+        time.sleep(0.1)
+    return []
