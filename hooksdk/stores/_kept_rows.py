@@ -3,12 +3,14 @@ a long session opens without them. What does not fit what is stored is made anew
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from hooksdk.errors import StoreError
+from hooksdk.stores import _digests
 from hooksdk.stores._chains import JOURNAL, MESSAGES, Ends, check_ends, damage, hash_before, parse, read_chain
 from hooksdk.stores._hashes import NO_ROWS, chain, digest
 from hooksdk.transcript import Entry, RowKind, SessionState, StoredRow
@@ -22,11 +24,11 @@ logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 
-STATE = "SELECT messages, journal, upto, body, hash FROM hooksdk_states WHERE session = :id"
+STATE = "SELECT messages, journal, upto, body, hash, sums FROM hooksdk_states WHERE session = :id"
 KEEP_STATE = """
-INSERT INTO hooksdk_states VALUES (:id, :count, :entries, :upto, :body, :hash)
+INSERT INTO hooksdk_states VALUES (:id, :count, :entries, :upto, :body, :hash, :sums)
 ON CONFLICT (session) DO UPDATE SET messages = excluded.messages, journal = excluded.journal, upto = excluded.upto,
-body = excluded.body, hash = excluded.hash"""
+body = excluded.body, hash = excluded.hash, sums = excluded.sums"""
 DROP_STATE = "DELETE FROM hooksdk_states WHERE session = :id"
 DROP_ROWS = "DELETE FROM hooksdk_rows WHERE session = :id"
 KEEP_ROW = """
@@ -42,6 +44,8 @@ WHERE entry.session = :id AND entry.kind = :kind ORDER BY entry.position"""
 FIND_ROWS = """
 SELECT number, tag, body, hash FROM hooksdk_rows
 WHERE session = :id AND kind = :kind AND tag = :tag ORDER BY number"""
+HASHES = """
+SELECT number, hash FROM hooksdk_rows WHERE session = :id AND kind = :kind AND number >= :first AND number <= :last"""
 # So many bytes are stored before the state of a session is kept anew: they are read in a few milliseconds.
 MIN_STATE_BYTES = 256 * 1024
 # Bytes of the newest messages that are read with the state.
@@ -66,6 +70,8 @@ class KeptRows(Protocol):
     _state_size: int
     # False once a row was found that is not what was stored: the next opening makes all of them anew.
     _rows_fit: bool
+    # The kinds of rows of which it is known that none is missing.
+    _whole: set[RowKind]
 
     async def _hold(self, step: Callable[[Transaction], T], *, patient: bool = True) -> T: ...
 
@@ -89,14 +95,18 @@ class KeptRows(Protocol):
         entries, before, journal_before = ends[JOURNAL].length, ends[MESSAGES].hash, ends[JOURNAL].hash
         sealed = self._seal.close(state, key, "state")
         row = {"id": key, "count": known, "entries": entries, "upto": upto, "body": sealed}
-        row["hash"] = digest(known, entries, upto, before, journal_before, sealed, self._seal.key_id)
 
         def store(transaction: Transaction) -> None:
             if anew:
                 transaction.execute(DROP_ROWS, self.row)
+            sums = {} if anew else sums_in(transaction, self.row)
+            for kind, new in itertools.groupby(sorted(parameters, key=_place), lambda each: each["kind"]):
+                sums[kind] = _sum_with(transaction, [*new], sums.get(kind, (0, 0)))
             if parameters:
                 transaction.execute(KEEP_ROW, parameters)
-            transaction.execute(KEEP_STATE, row)
+            text = json.dumps(sums)
+            own_hash = digest(known, entries, upto, before, journal_before, sealed, self._seal.key_id, text)
+            transaction.execute(KEEP_STATE, {**row, "hash": own_hash, "sums": text})
 
         await self._hold(store, patient=False)
         self._unkept, self._state_size = 0, len(state)
@@ -117,13 +127,13 @@ class KeptRows(Protocol):
         row: Any = transaction.execute(STATE, self.row).fetchone()
         if row is None:
             return None
-        count, entries, upto, body, stored_hash = row
+        count, entries, upto, body, stored_hash, sums = row
         before = hash_before(transaction, MESSAGES, self.row, count)
         journal_before = hash_before(transaction, JOURNAL, self.row, entries)
         if (
             before is None
             or journal_before is None
-            or bytes(stored_hash) != digest(count, entries, upto, before, journal_before, body, self._seal.key_id)
+            or stored_hash != digest(count, entries, upto, before, journal_before, body, self._seal.key_id, sums)
         ):
             logger.warning("session %r: its kept state does not fit what is stored, and is made anew", self.session_id)
             return None
@@ -151,6 +161,10 @@ class KeptRows(Protocol):
 
     def find_rows(self, kind: RowKind, tag: str) -> list[StoredRow]:
         """The rows with this tag, by number. Raises `StoreError` as `read_rows`."""
+        if kind == "prompt" and kind not in self._whole:  # that one is missing would be seen by nobody
+            if not self._database.look(lambda transaction: is_whole(transaction, self.row, kind)):
+                self._forget_rows(kind, "a row is missing, or is an older one")
+            self._whole.add(kind)
         return self._rows(FIND_ROWS, kind, tag=self._seal.tag(tag))
 
     def read_entries(self, kind: str) -> list[Entry]:
@@ -160,7 +174,7 @@ class KeptRows(Protocol):
         for position, body, stored_hash, before in self._database.look(
             lambda transaction: transaction.execute(ENTRIES, row).fetchall()
         ):
-            if chain(bytes(before), body, kind) != bytes(stored_hash):
+            if chain(before, body, kind) != stored_hash:
                 raise damage(JOURNAL, self.session_id, position, "this row was changed by somebody else")
             entries.append(json.loads(self._seal.open(body, self.row["id"], JOURNAL.name, position)))
         return entries
@@ -169,7 +183,7 @@ class KeptRows(Protocol):
         parameters = {**self.row, "kind": kind, **row}
         found = self._database.look(lambda transaction: transaction.execute(statement, parameters).fetchall())
         for number, tag, body, stored_hash in found:
-            if digest(self.row["id"], kind, number, bytes(tag), body) != bytes(stored_hash):
+            if digest(self.row["id"], kind, number, tag, body) != stored_hash:
                 self._forget_rows(kind, f"row {number} was changed by somebody else")
         key = self.row["id"]
         return [StoredRow(number, "", self._seal.open(body, key, kind, number)) for number, _, body, _ in found]
@@ -178,3 +192,42 @@ class KeptRows(Protocol):
         self._rows_fit = False
         where = f"session '{self.session_id}', hooksdk_rows, {kind}"
         raise StoreError(where, f"{problem}. Close the session and open it again: they are made anew")
+
+
+def sums_in(transaction: Transaction, row: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """By kind: how many rows of a session are kept, and the sum of their hashes, as its state has them."""
+    state: Any = transaction.execute(STATE, row).fetchone()
+    return {kind: (number, total) for kind, (number, total) in json.loads(state[-1]).items()} if state else {}
+
+
+def is_whole(transaction: Transaction, row: dict[str, Any], kind: str) -> bool:
+    """True where the rows of this kind are those that were kept last: none is missing, and none is an older one."""
+    place = {"id": row["id"], "kind": kind, "first": 0, "last": 1 << 62}
+    hashes = [stored for _, stored in transaction.execute(HASHES, place).fetchall()]
+    return _digests.sum_of(hashes) == sums_in(transaction, row).get(kind, (0, 0))
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int]:
+    return row["kind"], row["number"]
+
+
+def _sum_with(transaction: Transaction, rows: Sequence[dict[str, Any]], before: tuple[int, int]) -> tuple[int, int]:
+    """The sum after these rows of one kind, by number, were stored, with others in the place of which they come."""
+    numbers = {row["number"] for row in rows}
+    replaced: list[bytes] = []
+    for part in _runs(rows):
+        place = {**part[0], "first": part[0]["number"], "last": part[-1]["number"]}
+        stored = transaction.execute(HASHES, place).fetchall()
+        replaced += [own for number, own in stored if number in numbers]
+    return _digests.sum_of((row["hash"] for row in rows), _digests.sum_of(replaced, before, sign=-1))
+
+
+def _runs(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The rows by number, parted where many numbers are between two of them."""
+    runs: list[list[dict[str, Any]]] = []
+    for row in rows:
+        if runs and row["number"] - runs[-1][-1]["number"] <= RECENT_ROWS:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs

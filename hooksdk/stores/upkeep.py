@@ -16,8 +16,8 @@ from hooksdk.errors import StoreError
 from hooksdk.stores import _digests, _holders
 from hooksdk.stores._chains import JOURNAL, MESSAGES, check_ends, ends_in, hash_before, read_chain
 from hooksdk.stores._hashes import digest, session_key
-from hooksdk.stores._kept_rows import DROP_ROWS, DROP_STATE, STATE
-from hooksdk.stores._names import file_name
+from hooksdk.stores._kept_rows import DROP_ROWS, DROP_STATE, STATE, is_whole
+from hooksdk.stores._names import file_name, name_in
 from hooksdk.stores._sealing import SEALED
 from hooksdk.stores.sql import SqlStore
 
@@ -104,14 +104,6 @@ def flaw_of(who: str, error: StoreError) -> Flaw:
     return Flaw(who=who, what=f"{where}: {error.problem.partition('. ')[0]}")
 
 
-def name_in(name: str) -> str:
-    """The text in a column of JSON."""
-    try:
-        return str(json.loads(name))
-    except (ValueError, TypeError):
-        return str(name)
-
-
 async def list_all(store: SqlStore, flaws: list[Flaw]) -> tuple[list[tuple[int, str]], list[Any]]:
     """The keys and names of all sessions, and the rows of all values that are as they were stored."""
     keys: list[tuple[int, str]] = []
@@ -182,7 +174,7 @@ def _sums_now(transaction: Transaction) -> dict[tuple[str, int], tuple[int, int]
 
 
 def _is_whole(space: str, key: str, name: str, body: str, stored: bytes) -> bool:
-    return digest(space, key, body) == bytes(stored) and file_name(name_in(name)) == key
+    return digest(space, key, body) == stored and file_name(name_in(name)) == key
 
 
 def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw]:
@@ -210,22 +202,26 @@ def _known_flaws(transaction: Transaction, who: str, key: int, seal: Seal | None
     state: Any = transaction.execute(STATE, row).fetchone()
     if state is None:
         return []
-    count, entries, upto, body, stored = state
+    count, entries, upto, body, stored, sums = state
     ends = (hash_before(transaction, MESSAGES, row, count), hash_before(transaction, JOURNAL, row, entries))
     sealed = SEALED.match(body)
-    if bytes(stored) != digest(count, entries, upto, *ends, body, sealed[1] if sealed else ""):
+    if stored != digest(count, entries, upto, *ends, body, sealed[1] if sealed else "", sums):
         return [Flaw(who=who, what="hooksdk_states: this row was changed by somebody else", remedy=ANEW)]
     known: dict[str, Any] = json.loads(seal.open(body, key, "state") if seal else "{}" if sealed else body)
     missing = {"message": count, "result": known.get("results", 0), "shown": known.get("shown_count", 0)}
     while found := transaction.execute(ROWS, row).fetchall():
         for kind, number, tag, text, own in found:
-            if digest(key, kind, number, bytes(tag), text) != bytes(own):
+            if digest(key, kind, number, tag, text) != own:
                 what = f"hooksdk_rows, {kind} {number}: this row was changed by somebody else"
                 return [Flaw(who=who, what=what, remedy=ANEW)]
             missing[kind] = missing.get(kind, 0) - 1
         row |= {"kind": found[-1][0], "number": found[-1][1]}
     wrong = [f"{number} of {kind}s" for kind, number in missing.items() if number > 0]
-    return [Flaw(who=who, what=f"hooksdk_rows: rows are missing: {', '.join(wrong)}", remedy=ANEW)] if wrong else []
+    if wrong:
+        return [Flaw(who=who, what=f"hooksdk_rows: rows are missing: {', '.join(wrong)}", remedy=ANEW)]
+    others = sorted(kind for kind in {*missing, *json.loads(sums)} if not is_whole(transaction, row, kind))
+    what = f"hooksdk_rows, {', '.join(others)}: a row is missing, was added, or is an older one"
+    return [Flaw(who=who, what=what, remedy=ANEW)] if others else []
 
 
 async def mend(store: SqlStore, flaw: Flaw) -> None:

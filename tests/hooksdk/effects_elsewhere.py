@@ -75,7 +75,8 @@ class Agent:
             return "Done."
 
         model = ScriptedModel(script)
-        program = Program(host={**host, "approver": nobody}, tools=self.bank.tools, model=model)
+        options: Any = {**host, "approver": nobody}
+        program = Program(host=options, tools=self.bank.tools, model=model)
         async with self.driver.start(program):
             await self.driver.ask(f"Pay {' '.join(self.keys)}.", session_id)
 

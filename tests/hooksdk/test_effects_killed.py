@@ -25,7 +25,9 @@ pytestmark = [
 def test_a_payment_that_was_killed_is_not_called_not_run_and_not_made_twice_unasked(
     tmp_path: Path, request: pytest.FixtureRequest, loop: str, kind: str, times: int
 ) -> None:
-    assert killed(loop, place_of(kind, tmp_path, request), tmp_path, times)["ran again"] > 0
+    seen = killed(loop, place_of(kind, tmp_path, request), tmp_path, times)
+    assert seen["in doubt"] > 0
+    assert seen["ran again"] > 0
 
 
 @pytest.mark.parametrize("times", [6, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
@@ -37,7 +39,9 @@ def test_nor_is_it_in_plain_code_or_in_the_agent_of_a_framework_that_forgot_it(
     modules = {"langchain": "langchain", "openai_agents": "agents", "pydantic_ai": "pydantic_ai"}
     if loop in modules:
         pytest.importorskip(modules[loop], reason=f"hooksdk[{loop.replace('_', '-')}] is not installed")
-    assert killed(loop, place_of(kind, tmp_path, request), tmp_path, times)["ran again"] > 0
+    seen = killed(loop, place_of(kind, tmp_path, request), tmp_path, times)
+    assert seen["in doubt"] > 0
+    assert seen["ran again"] > 0
 
 
 @pytest.mark.slow
@@ -71,5 +75,4 @@ def killed(loop: str, place: str, folder: Path, times: int, *mode: str) -> dict[
     print(loop, place.partition(":")[0], *mode, seen)
     assert seen["kills"] == times
     assert [seen.get(name, 0) for name in ("false not run", "effects twice", "lost", "refused for nothing")] == [0] * 4
-    assert seen["in doubt"] > 0
     return seen
