@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
@@ -22,6 +23,8 @@ from hooksdk.stores._sealing import SEALED
 from hooksdk.stores.sql import SqlStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hooksdk.stores._sealing import Seal
     from hooksdk.stores._transaction import Transaction
 
@@ -79,7 +82,8 @@ async def examine(store: SqlStore, session_ids: Sequence[str] = ()) -> list[Flaw
     keys = [(session_key(session_id), json.dumps(session_id)) for session_id in session_ids]
     if not session_ids:
         parts = (functools.partial(_without_session, part) for part in PARTS)
-        for step in (*([_pages] if store.file else []), _sums, *parts):
+        steps = [_pages, functools.partial(_log_beside, store.file)] if store.file and store.file.exists() else []
+        for step in (*steps, _sums, *parts):
             flaws += await look_at(store, "database", step)
         keys, _ = await list_all(store, flaws)
     seal = store.seal if store.seal.key_id else None
@@ -142,9 +146,33 @@ def _pages(transaction: Transaction) -> list[Flaw]:
     return [Flaw(who="database", what=" ".join(each.split())) for each in found if each != "ok"]
 
 
+def _log_beside(file: Path, _transaction: Transaction) -> list[Flaw]:
+    """What was committed to SQLite's log, and is left out since something before it in the log is not what was
+    written."""
+    import sqlite3
+
+    path = file.with_name(f"{file.name}-wal")
+    log = path.read_bytes() if path.exists() else b""
+    frame = 24 + int.from_bytes(log[8:12], "big")
+    heads = [log[at : at + 24] for at in range(32, len(log) - frame + 1, frame)] if frame > 24 else [log[32:56]]
+    # A frame has the salts of its log, and a size where it ends a transaction.
+    ends = [number for number, head in enumerate(heads, 1) if head[8:16] == heads[0][8:16] and any(head[4:8])]
+    if not ends:
+        return []
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        read = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+    begins_anew = not path.exists() or path.read_bytes()[:32] != log[:32]
+    if begins_anew or ends[-1] <= read:
+        return []
+    what = f"{path.name}: {ends[-1] - read} pages of later commits are left out, since one before them was changed"
+    return [Flaw(who="database", what=f"{what}, or a crash tore it")]
+
+
 def _without_session(part: str, transaction: Transaction) -> list[Flaw]:
     statement = f"""
-        SELECT session, count(*) FROM hooksdk_{part} WHERE session NOT IN (SELECT id FROM hooksdk_sessions) GROUP BY session"""
+        SELECT session, count(*) FROM hooksdk_{part} WHERE session NOT IN (
+        SELECT id FROM hooksdk_sessions WHERE id IS NOT NULL) GROUP BY session"""
     found = transaction.execute(statement).fetchall()
     what = "the row of session number {} is gone, and {} of its rows are in hooksdk_{}"
     return [Flaw(who="database", what=what.format(key, number, part)) for key, number in found]
@@ -181,7 +209,8 @@ def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw
     """What is wrong with a session, as it is at one moment."""
     row: Any = transaction.execute(SESSION, {"id": key}).fetchone()
     if row is None:
-        return []
+        is_null = key is None  # pyright: ignore[reportUnnecessaryComparison] - SQLite stores it in a key, too
+        return [Flaw(who="database", what="a row in hooksdk_sessions was changed: it has no id")] if is_null else []
     who, ends, flaws = name_in(row[1]), ends_in(row[4:]), list[Flaw]()
     if session_key(who) != key:
         return [Flaw(who=who, what="its row in hooksdk_sessions was changed by somebody else: it has another's id")]

@@ -194,10 +194,6 @@ async def run(folder: Path, times: int, seed: int) -> dict[str, Any]:
     chance = random.Random(seed)
     shutil.copytree(folder / "base", folder / "copy")
     true = await observe(folder / "copy")
-    shutil.rmtree(folder / "copy")
-    shutil.copytree(folder / "base", folder / "copy")
-    (folder / "copy" / f"{FILE}-wal").unlink()
-    older = await observe(folder / "copy")
     counts: dict[str, Counter[str]] = {}
     silent: list[str] = []
     for number in range(times):
@@ -229,7 +225,8 @@ async def run(folder: Path, times: int, seed: int) -> dict[str, Any]:
         seen["changed nothing"] += not refused and not changed
         seen["read changed, told by doctor alone"] += bool(changed and flaws)
         if changed and not flaws:
-            is_older = what.startswith("log") and not refused
+            # a log that ends with an earlier commit is whole: nothing in the folder tells of the later ones
+            is_older = what in {"log cut", "log gone"} and not refused
             seen["an older commit" if is_older else "silent"] += 1
             if not is_older:
                 silent.append(f"{done}: {changed[:3]}")
@@ -237,8 +234,7 @@ async def run(folder: Path, times: int, seed: int) -> dict[str, Any]:
             seen["refused, not told by doctor"] += 1
             silent.append(f"{done}: refused alone {refused[:2]} {found[refused[0]]}")
         elif changed:
-            silent.append(f"(told) {done}: {changed[:3]} {flaws[:1]}") if number % 1 == 0 else None
-    del older
+            silent.append(f"(told) {done}: {changed[:3]} {flaws[:1]}")
     return {"counts": {what: dict(each) for what, each in counts.items()}, "silent": silent}
 
 
