@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from hooksdk.errors import StoreError
-from hooksdk.stores import _digests
 from hooksdk.stores._chains import JOURNAL, MESSAGES, Ends, check_ends, damage, hash_before, parse, read_chain
 from hooksdk.stores._hashes import NO_ROWS, chain, digest
 from hooksdk.transcript import Entry, RowKind, SessionState, StoredRow
@@ -44,8 +43,6 @@ WHERE entry.session = :id AND entry.kind = :kind ORDER BY entry.position"""
 FIND_ROWS = """
 SELECT number, tag, body, hash FROM hooksdk_rows
 WHERE session = :id AND kind = :kind AND tag = :tag ORDER BY number"""
-HASHES = """
-SELECT number, hash FROM hooksdk_rows WHERE session = :id AND kind = :kind AND number >= :first AND number <= :last"""
 # So many bytes are stored before the state of a session is kept anew: they are read in a few milliseconds.
 MIN_STATE_BYTES = 256 * 1024
 # Bytes of the newest messages that are read with the state.
@@ -93,6 +90,8 @@ class KeptRows(Protocol):
             own_hash = digest(key, kind, number, tag, body)
             parameters.append({"id": key, "kind": kind, "number": number, "tag": tag, "body": body, "hash": own_hash})
         entries, before, journal_before = ends[JOURNAL].length, ends[MESSAGES].hash, ends[JOURNAL].hash
+        from hooksdk.stores._row_sums import place_of, sum_with, sums_in  # most processes keep no state
+
         sealed = self._seal.close(state, key, "state")
         row = {"id": key, "count": known, "entries": entries, "upto": upto, "body": sealed}
 
@@ -100,8 +99,8 @@ class KeptRows(Protocol):
             if anew:
                 transaction.execute(DROP_ROWS, self.row)
             sums = {} if anew else sums_in(transaction, self.row)
-            for kind, new in itertools.groupby(sorted(parameters, key=_place), lambda each: each["kind"]):
-                sums[kind] = _sum_with(transaction, [*new], sums.get(kind, (0, 0)))
+            for kind, new in itertools.groupby(sorted(parameters, key=place_of), lambda each: each["kind"]):
+                sums[kind] = sum_with(transaction, [*new], sums.get(kind, (0, 0)))
             if parameters:
                 transaction.execute(KEEP_ROW, parameters)
             text = json.dumps(sums)
@@ -162,6 +161,8 @@ class KeptRows(Protocol):
     def find_rows(self, kind: RowKind, tag: str) -> list[StoredRow]:
         """The rows with this tag, by number. Raises `StoreError` as `read_rows`."""
         if kind == "prompt" and kind not in self._whole:  # that one is missing would be seen by nobody
+            from hooksdk.stores._row_sums import is_whole
+
             if not self._database.look(lambda transaction: is_whole(transaction, self.row, kind)):
                 self._forget_rows(kind, "a row is missing, or is an older one")
             self._whole.add(kind)
@@ -192,42 +193,3 @@ class KeptRows(Protocol):
         self._rows_fit = False
         where = f"session '{self.session_id}', hooksdk_rows, {kind}"
         raise StoreError(where, f"{problem}. Close the session and open it again: they are made anew")
-
-
-def sums_in(transaction: Transaction, row: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """By kind: how many rows of a session are kept, and the sum of their hashes, as its state has them."""
-    state: Any = transaction.execute(STATE, row).fetchone()
-    return {kind: (number, total) for kind, (number, total) in json.loads(state[-1]).items()} if state else {}
-
-
-def is_whole(transaction: Transaction, row: dict[str, Any], kind: str) -> bool:
-    """True where the rows of this kind are those that were kept last: none is missing, and none is an older one."""
-    place = {"id": row["id"], "kind": kind, "first": 0, "last": 1 << 62}
-    hashes = [stored for _, stored in transaction.execute(HASHES, place).fetchall()]
-    return _digests.sum_of(hashes) == sums_in(transaction, row).get(kind, (0, 0))
-
-
-def _place(row: dict[str, Any]) -> tuple[str, int]:
-    return row["kind"], row["number"]
-
-
-def _sum_with(transaction: Transaction, rows: Sequence[dict[str, Any]], before: tuple[int, int]) -> tuple[int, int]:
-    """The sum after these rows of one kind, by number, were stored, with others in the place of which they come."""
-    numbers = {row["number"] for row in rows}
-    replaced: list[bytes] = []
-    for part in _runs(rows):
-        place = {**part[0], "first": part[0]["number"], "last": part[-1]["number"]}
-        stored = transaction.execute(HASHES, place).fetchall()
-        replaced += [own for number, own in stored if number in numbers]
-    return _digests.sum_of((row["hash"] for row in rows), _digests.sum_of(replaced, before, sign=-1))
-
-
-def _runs(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The rows by number, parted where many numbers are between two of them."""
-    runs: list[list[dict[str, Any]]] = []
-    for row in rows:
-        if runs and row["number"] - runs[-1][-1]["number"] <= RECENT_ROWS:
-            runs[-1].append(row)
-        else:
-            runs.append([row])
-    return runs

@@ -17,8 +17,9 @@ from hooksdk.errors import StoreError
 from hooksdk.stores import _digests, _holders
 from hooksdk.stores._chains import JOURNAL, MESSAGES, check_ends, ends_in, hash_before, read_chain
 from hooksdk.stores._hashes import digest, session_key
-from hooksdk.stores._kept_rows import DROP_ROWS, DROP_STATE, STATE, is_whole
+from hooksdk.stores._kept_rows import DROP_ROWS, DROP_STATE, STATE
 from hooksdk.stores._names import file_name, name_in
+from hooksdk.stores._row_sums import is_whole
 from hooksdk.stores._sealing import SEALED
 from hooksdk.stores.sql import SqlStore
 
