@@ -1,6 +1,7 @@
 """What long sessions cost: `python benchmarks/journal.py [--json]`.
 
-A drain of one trim beside one raw append and fsync with 0.5, 2 and 20 MB stored; recording 1,000 messages one by one beside raw
+A drain of one trim beside one raw append and fsync with 0.5, 2 and 20 MB stored; the same in ten sessions of one process at
+once, and in ten processes at once; recording 1,000 messages one by one beside raw
 appends of the same bytes; opening 10 to 100,000 messages without and with the state that is kept of a session, with the memory that
 it takes beside their size, and what the session is asked for then. All of it is in SQLite. "json.loads" is that of all
 messages, one by one; "cpu" is processor time of the process.
@@ -10,16 +11,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import sqlite3
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, get_format
@@ -95,6 +99,93 @@ async def recording(folder: Path, count: int = 1_000) -> Row:
     os.close(file)
     await transcript.close()
     return {"messages": count, "raw s": raw, "recorded s": ours, "ratio": ours / raw}
+
+
+def raw_mean(folder: Path, times: int = 50) -> float:
+    file = os.open(folder / "raw", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    try:
+        return statistics.fmean(raw_append(file, b"x" * 200) for _ in range(times))
+    finally:
+        os.close(file)
+
+
+async def filled(store: Store, session_id: str, trims: int) -> Transcript:
+    transcript = await Transcript.open(await store.open_session(session_id), session_id)
+    await transcript.use_format(FORM)
+    turns = [message for number in range(1, trims + 1) for message in turn(number, 2_000)]
+    await transcript.append([FORM.user("go"), *turns, FORM.reply("done")])
+    return transcript
+
+
+async def drain_each(transcript: Transcript, trims: int) -> list[float]:
+    """How long each drain of one trim takes."""
+    waits: list[float] = []
+    for number in range(1, trims + 1):
+        await Results(transcript, "p").trim(f"r{number}")
+        started = time.perf_counter()
+        await transcript.drain()
+        waits.append(time.perf_counter() - started)
+    return waits
+
+
+async def at_once(folder: Path, sessions: int, trims: int = 40) -> Row:
+    """Sessions of one process that drain at the same time; raw is measured before and after."""
+    store = SqlStore(folder)
+    transcripts = [await filled(store, f"s{number}", trims) for number in range(sessions)]
+    raw = raw_mean(folder)
+    waits = [*itertools.chain(*await asyncio.gather(*(drain_each(each, trims) for each in transcripts)))]
+    raw = (raw + raw_mean(folder)) / 2
+    for transcript in transcripts:
+        await transcript.close()
+    await store.aclose()
+    mean = statistics.fmean(waits)
+    return {
+        "sessions": sessions,
+        "raw ms": raw * 1e3,
+        "drain ms": mean * 1e3,
+        "ratio": mean / raw,
+        "longest s": max(waits),
+    }
+
+
+async def one_process(folder: Path, name: str, trims: int) -> None:
+    """What each process of `processes` does: it says that it is ready, waits for a line, and drains."""
+    store = SqlStore(folder)
+    transcript = await filled(store, name, trims)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    started = time.perf_counter()
+    waits = await drain_each(transcript, trims)
+    print(json.dumps([time.perf_counter() - started, max(waits)]), flush=True)
+    await transcript.close()
+    await store.aclose()
+
+
+def processes(folder: Path, count: int = 10, trims: int = 40) -> Row:
+    """Processes that drain at the same time, each in a file of its own and then all in one."""
+    seconds: dict[str, tuple[float, float]] = {}
+    for kind in ("own", "one"):
+        command = [sys.executable, __file__, "--process"]
+        places = [folder / (f"{kind}{number}" if kind == "own" else kind) for number in range(count)]
+        children = [
+            subprocess.Popen(
+                [*command, place, f"s{number}", str(trims)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for number, place in enumerate(places)
+        ]
+        outs = [cast("IO[str]", child.stdout) for child in children]
+        for out in outs:
+            assert out.readline() == "ready\n"
+        for child in children:
+            cast("IO[str]", child.stdin).write("go\n")
+            cast("IO[str]", child.stdin).flush()
+        times = [json.loads(out.readline()) for out in outs]
+        for child in children:
+            child.communicate()
+        seconds[kind] = max(wall for wall, _ in times), max(longest for _, longest in times)
+    (own, longest_own), (one, longest) = seconds["own"], seconds["one"]
+    row = {"processes": count, "own files s": own, "one file s": one, "ratio": one / own}
+    return {**row, "longest of own s": longest_own, "longest of one s": longest}
 
 
 class Clock:
@@ -188,6 +279,8 @@ async def opening(folder: Path, count: int, length: int) -> list[Row]:
 async def main(as_json: bool) -> None:
     titles = (
         "A trim, queued and drained",
+        "Sessions of one process at once",
+        "Ten processes at once",
         "Recording one by one",
         "Opening",
         "Then, processor ms",
@@ -196,10 +289,13 @@ async def main(as_json: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for megabytes in (0.5, 2, 20):
             tables["A trim, queued and drained"].append(await draining(Path(folder) / f"drain{megabytes}", megabytes))
+        for sessions in (1, 10):
+            tables["Sessions of one process at once"].append(await at_once(Path(folder) / f"once{sessions}", sessions))
+        tables["Ten processes at once"].append(processes(Path(folder)))
         tables["Recording one by one"].append(await recording(Path(folder) / "record"))
         for count, length in ((10, 300), (1_000, 300), (10_000, 300), (10_000, 2_000), (100_000, 300)):
             rows = await opening(Path(folder) / f"open{count}-{length}", count, length)
-            for title, row in zip(titles[2:], rows, strict=True):
+            for title, row in zip(titles[-2:], rows, strict=True):
                 tables[title].append(row)
     print(json.dumps(tables, indent=2)) if as_json else show(tables)
 
@@ -214,4 +310,7 @@ def show(tables: dict[str, list[Row]]) -> None:
 if __name__ == "__main__":
     parser: Any = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
+    if sys.argv[1:2] == ["--process"]:
+        asyncio.run(one_process(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])))
+        raise SystemExit
     asyncio.run(main(parser.parse_args().json))

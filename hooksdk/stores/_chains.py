@@ -87,7 +87,7 @@ def ends_of(transaction: Transaction, row: dict[str, Any]) -> Ends | None:
 def ends_in(columns: Sequence[Any]) -> Ends:
     """The ends by the columns of a session's row."""
     messages, messages_hash, journal, journal_hash = columns
-    return {MESSAGES: End(messages, bytes(messages_hash)), JOURNAL: End(journal, bytes(journal_hash))}
+    return {MESSAGES: End(messages, messages_hash), JOURNAL: End(journal, journal_hash)}
 
 
 def read_session(
@@ -127,7 +127,7 @@ def read_chain(
             if position != number:
                 raise damage(table, session_id, number, f"this row is missing; the next is {position}")
             before = chain(before, body, kind)
-            if before != bytes(stored_hash):
+            if before != stored_hash:
                 raise damage(table, session_id, position, "this row was changed by somebody else, or the one before it")
             try:
                 lines.append((seal.open(body, row["id"], table.name, position) if seal else body).encode())
@@ -142,7 +142,7 @@ def hash_before(transaction: Transaction, table: Table, row: dict[str, Any], pos
         return NO_ROWS
     one = {"id": row["id"], "start": position - 1, "stop": position, "limit": 1}
     rows = transaction.execute(table.select, one).fetchall()
-    return bytes(rows[0][2]) if rows else None
+    return rows[0][2] if rows else None
 
 
 def check_ends(transaction: Transaction, session_id: str, ends: Ends) -> None:

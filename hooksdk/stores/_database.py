@@ -146,6 +146,8 @@ class Database:
     def _prepare(self) -> None:
         """Make what is missing: the file, the tables, and what newer versions added to them."""
         version = self._driver.version()
+        if type(version) is not int:
+            raise TypeError(f"the version of the tables is {version!r}")
         if version < VERSION:
             from hooksdk.stores._tables import migrate  # most processes find the tables as they should be
 

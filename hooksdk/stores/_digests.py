@@ -51,6 +51,14 @@ def sums_of(names: Iterable[str], values: Iterable[tuple[str, str, bytes]]) -> d
     return sums
 
 
+def sum_of(hashes: Iterable[bytes], before: tuple[int, int] = (0, 0), *, sign: int = 1) -> tuple[int, int]:
+    """How many rows there are, and the sum of their hashes, after these were added, or taken away."""
+    number, total = before
+    for own in hashes:
+        number, total = number + sign, (total + sign * _summand(own)) & MASK
+    return number, total
+
+
 def _part(space: str, key: str) -> int:
     return tag_of(f"{space}/{key}")[0]
 

@@ -3,6 +3,7 @@ a long session opens without them. What does not fit what is stored is made anew
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -22,11 +23,11 @@ logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 
-STATE = "SELECT messages, journal, upto, body, hash FROM hooksdk_states WHERE session = :id"
+STATE = "SELECT messages, journal, upto, body, hash, sums FROM hooksdk_states WHERE session = :id"
 KEEP_STATE = """
-INSERT INTO hooksdk_states VALUES (:id, :count, :entries, :upto, :body, :hash)
+INSERT INTO hooksdk_states VALUES (:id, :count, :entries, :upto, :body, :hash, :sums)
 ON CONFLICT (session) DO UPDATE SET messages = excluded.messages, journal = excluded.journal, upto = excluded.upto,
-body = excluded.body, hash = excluded.hash"""
+body = excluded.body, hash = excluded.hash, sums = excluded.sums"""
 DROP_STATE = "DELETE FROM hooksdk_states WHERE session = :id"
 DROP_ROWS = "DELETE FROM hooksdk_rows WHERE session = :id"
 KEEP_ROW = """
@@ -66,6 +67,8 @@ class KeptRows(Protocol):
     _state_size: int
     # False once a row was found that is not what was stored: the next opening makes all of them anew.
     _rows_fit: bool
+    # The kinds of rows of which it is known that none is missing.
+    _whole: set[RowKind]
 
     async def _hold(self, step: Callable[[Transaction], T], *, patient: bool = True) -> T: ...
 
@@ -87,16 +90,22 @@ class KeptRows(Protocol):
             own_hash = digest(key, kind, number, tag, body)
             parameters.append({"id": key, "kind": kind, "number": number, "tag": tag, "body": body, "hash": own_hash})
         entries, before, journal_before = ends[JOURNAL].length, ends[MESSAGES].hash, ends[JOURNAL].hash
+        from hooksdk.stores._row_sums import place_of, sum_with, sums_in  # most processes keep no state
+
         sealed = self._seal.close(state, key, "state")
         row = {"id": key, "count": known, "entries": entries, "upto": upto, "body": sealed}
-        row["hash"] = digest(known, entries, upto, before, journal_before, sealed, self._seal.key_id)
 
         def store(transaction: Transaction) -> None:
             if anew:
                 transaction.execute(DROP_ROWS, self.row)
+            sums = {} if anew else sums_in(transaction, self.row)
+            for kind, new in itertools.groupby(sorted(parameters, key=place_of), lambda each: each["kind"]):
+                sums[kind] = sum_with(transaction, [*new], sums.get(kind, (0, 0)))
             if parameters:
                 transaction.execute(KEEP_ROW, parameters)
-            transaction.execute(KEEP_STATE, row)
+            text = json.dumps(sums)
+            own_hash = digest(known, entries, upto, before, journal_before, sealed, self._seal.key_id, text)
+            transaction.execute(KEEP_STATE, {**row, "hash": own_hash, "sums": text})
 
         await self._hold(store, patient=False)
         self._unkept, self._state_size = 0, len(state)
@@ -117,13 +126,13 @@ class KeptRows(Protocol):
         row: Any = transaction.execute(STATE, self.row).fetchone()
         if row is None:
             return None
-        count, entries, upto, body, stored_hash = row
+        count, entries, upto, body, stored_hash, sums = row
         before = hash_before(transaction, MESSAGES, self.row, count)
         journal_before = hash_before(transaction, JOURNAL, self.row, entries)
         if (
             before is None
             or journal_before is None
-            or bytes(stored_hash) != digest(count, entries, upto, before, journal_before, body, self._seal.key_id)
+            or stored_hash != digest(count, entries, upto, before, journal_before, body, self._seal.key_id, sums)
         ):
             logger.warning("session %r: its kept state does not fit what is stored, and is made anew", self.session_id)
             return None
@@ -151,6 +160,12 @@ class KeptRows(Protocol):
 
     def find_rows(self, kind: RowKind, tag: str) -> list[StoredRow]:
         """The rows with this tag, by number. Raises `StoreError` as `read_rows`."""
+        if kind == "prompt" and kind not in self._whole:  # that one is missing would be seen by nobody
+            from hooksdk.stores._row_sums import is_whole
+
+            if not self._database.look(lambda transaction: is_whole(transaction, self.row, kind)):
+                self._forget_rows(kind, "a row is missing, or is an older one")
+            self._whole.add(kind)
         return self._rows(FIND_ROWS, kind, tag=self._seal.tag(tag))
 
     def read_entries(self, kind: str) -> list[Entry]:
@@ -160,7 +175,7 @@ class KeptRows(Protocol):
         for position, body, stored_hash, before in self._database.look(
             lambda transaction: transaction.execute(ENTRIES, row).fetchall()
         ):
-            if chain(bytes(before), body, kind) != bytes(stored_hash):
+            if chain(before, body, kind) != stored_hash:
                 raise damage(JOURNAL, self.session_id, position, "this row was changed by somebody else")
             entries.append(json.loads(self._seal.open(body, self.row["id"], JOURNAL.name, position)))
         return entries
@@ -169,7 +184,7 @@ class KeptRows(Protocol):
         parameters = {**self.row, "kind": kind, **row}
         found = self._database.look(lambda transaction: transaction.execute(statement, parameters).fetchall())
         for number, tag, body, stored_hash in found:
-            if digest(self.row["id"], kind, number, bytes(tag), body) != bytes(stored_hash):
+            if digest(self.row["id"], kind, number, tag, body) != stored_hash:
                 self._forget_rows(kind, f"row {number} was changed by somebody else")
         key = self.row["id"]
         return [StoredRow(number, "", self._seal.open(body, key, kind, number)) for number, _, body, _ in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -20,3 +21,11 @@ def file_name(name: str) -> str:
 def journal_of(folder: Path, session_id: str) -> Path:
     """The journal that a session of this id has, if it has files."""
     return folder / f"{file_name(session_id)}.journal.jsonl"
+
+
+def name_in(name: str) -> str:
+    """The text in a column of JSON."""
+    try:
+        return str(json.loads(name))
+    except (ValueError, TypeError):
+        return str(name)

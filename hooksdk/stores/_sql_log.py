@@ -38,7 +38,7 @@ from hooksdk.stores._chains import (
 from hooksdk.stores._hashes import session_key
 from hooksdk.stores._kept_rows import DROP_ROWS, DROP_STATE, KeptRows
 from hooksdk.tasks import run_shielded
-from hooksdk.transcript import Entry, MessageSource, encode_for
+from hooksdk.transcript import Entry, MessageSource, RowKind, encode_for
 
 if TYPE_CHECKING:
     from hooksdk.stores._database import Database
@@ -94,6 +94,7 @@ class SqlLog(KeptRows):
         self._warm: list[bytes] | None = None
         self._unkept = self._state_size = 0
         self._rows_fit = True
+        self._whole: set[RowKind] = set()
         # A write was begun, and it is not known whether it was stored: it is undone before anything else is done.
         self._doubtful = False
         # The write replaces what is stored: if it was stored, the new rows count.

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, final
 
-from hooksdk.errors import StoreError
+from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.stores import _database
 from hooksdk.stores._database import in_dialect
 from hooksdk.stores._transaction import Cursor, Parameters, Transaction
@@ -163,6 +163,9 @@ class SqliteDriver:
 
     def problem(self, error: Exception) -> str | None:
         """Why SQLite, or the file system, refuses; None for an error that is not theirs."""
+        if isinstance(error, (TypeError, ValueError, AttributeError)) and not isinstance(error, HookSDKError):
+            # of whoever reads a row: SQLite stores anything in any column
+            return f"a row has something else than was stored ({type(error).__name__}: {error}). Nothing was changed"
         if not isinstance(error, (sqlite3.Error, OSError)):
             return None
         if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":

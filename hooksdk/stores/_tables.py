@@ -34,7 +34,7 @@ TABLES = (
     "CREATE INDEX hooksdk_rows_tag ON hooksdk_rows (session, kind, tag)",
     """CREATE TABLE hooksdk_states (
         session BIGINT PRIMARY KEY, messages BIGINT NOT NULL, journal BIGINT NOT NULL, upto BIGINT NOT NULL,
-        body TEXT NOT NULL, hash BYTEA NOT NULL)""",
+        body TEXT NOT NULL, hash BYTEA NOT NULL, sums TEXT NOT NULL)""",
     """CREATE TABLE hooksdk_values (
         space TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, hash BYTEA NOT NULL,
         PRIMARY KEY (space, key))""",

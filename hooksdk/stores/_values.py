@@ -11,7 +11,7 @@ from hooksdk.errors import StoreError
 from hooksdk.stores import _digests
 from hooksdk.stores._database import Database
 from hooksdk.stores._hashes import digest
-from hooksdk.stores._names import file_name
+from hooksdk.stores._names import file_name, name_in
 from hooksdk.stores._sealing import Seal
 from hooksdk.stores._transaction import Transaction
 from hooksdk.transcript import encode_for, is_same
@@ -92,8 +92,11 @@ class SqlValues(Protocol):
 
     async def list_keys(self, space: str) -> list[str]:
         """The keys of a space, sorted."""
-        rows = await self.fetch("SELECT name FROM hooksdk_values WHERE space = :space", space=file_name(space))
-        return sorted(json.loads(name) for (name,) in rows)
+        rows = await self.fetch("SELECT key, name FROM hooksdk_values WHERE space = :space", space=file_name(space))
+        for key, name in rows:
+            if key != file_name(name_in(name)):
+                raise _changed(file_name(space), key)
+        return sorted(json.loads(name) for _, name in rows)
 
 
 def value_row(space: str, key: str, text: str, seal: Seal) -> dict[str, Any]:
@@ -112,21 +115,23 @@ def value_in(
     """The JSON of a stored value, and its hash; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
     for one that somebody else has changed."""
     found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}" if alone else LOOK_AT_VALUE, row).fetchone()
-    if found is not None and digest(row["space"], row["key"], found[0]) != bytes(found[1]):
-        where = f"hooksdk_values, space {row['space']}, key {row['key']}"
-        raise StoreError(
-            where, "this row was changed by somebody else. Nothing was changed here; delete the value, or set it anew"
-        )
+    if found is not None and digest(row["space"], row["key"], found[0]) != found[1]:
+        raise _changed(row["space"], row["key"])
     if found is None:
         return None, None
-    return seal.open(found[0], "value", row["space"], row["key"]), bytes(found[1])
+    return seal.open(found[0], "value", row["space"], row["key"]), found[1]
+
+
+def _changed(space: str, key: str) -> StoreError:
+    problem = "this row was changed by somebody else. Nothing was changed here; delete the value, or set it anew"
+    return StoreError(f"hooksdk_values, space {space}, key {key}", problem)
 
 
 def _put(transaction: Transaction, row: dict[str, Any]) -> None:
     """Store a value, whatever was there; remove it where its new hash is None."""
     while True:
         found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}", row).fetchone()
-        if (found is None and row["hash"] is None) or write_value(transaction, row, found and bytes(found[1])):
+        if (found is None and row["hash"] is None) or write_value(transaction, row, found and found[1]):
             return
 
 

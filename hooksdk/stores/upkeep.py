@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
@@ -17,11 +18,14 @@ from hooksdk.stores import _digests, _holders
 from hooksdk.stores._chains import JOURNAL, MESSAGES, check_ends, ends_in, hash_before, read_chain
 from hooksdk.stores._hashes import digest, session_key
 from hooksdk.stores._kept_rows import DROP_ROWS, DROP_STATE, STATE
-from hooksdk.stores._names import file_name
+from hooksdk.stores._names import file_name, name_in
+from hooksdk.stores._row_sums import is_whole
 from hooksdk.stores._sealing import SEALED
 from hooksdk.stores.sql import SqlStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hooksdk.stores._sealing import Seal
     from hooksdk.stores._transaction import Transaction
 
@@ -79,7 +83,8 @@ async def examine(store: SqlStore, session_ids: Sequence[str] = ()) -> list[Flaw
     keys = [(session_key(session_id), json.dumps(session_id)) for session_id in session_ids]
     if not session_ids:
         parts = (functools.partial(_without_session, part) for part in PARTS)
-        for step in (*([_pages] if store.file else []), _sums, *parts):
+        steps = [_pages, functools.partial(_log_beside, store.file)] if store.file and store.file.exists() else []
+        for step in (*steps, _sums, *parts):
             flaws += await look_at(store, "database", step)
         keys, _ = await list_all(store, flaws)
     seal = store.seal if store.seal.key_id else None
@@ -102,14 +107,6 @@ def flaw_of(who: str, error: StoreError) -> Flaw:
     """A refusal as one line, without the advice to ask for what is asked here."""
     where = error.where.removeprefix(f"session '{who}', ")
     return Flaw(who=who, what=f"{where}: {error.problem.partition('. ')[0]}")
-
-
-def name_in(name: str) -> str:
-    """The text in a column of JSON."""
-    try:
-        return str(json.loads(name))
-    except (ValueError, TypeError):
-        return str(name)
 
 
 async def list_all(store: SqlStore, flaws: list[Flaw]) -> tuple[list[tuple[int, str]], list[Any]]:
@@ -150,9 +147,33 @@ def _pages(transaction: Transaction) -> list[Flaw]:
     return [Flaw(who="database", what=" ".join(each.split())) for each in found if each != "ok"]
 
 
+def _log_beside(file: Path, _transaction: Transaction) -> list[Flaw]:
+    """What was committed to SQLite's log, and is left out since something before it in the log is not what was
+    written."""
+    import sqlite3
+
+    path = file.with_name(f"{file.name}-wal")
+    log = path.read_bytes() if path.exists() else b""
+    frame = 24 + int.from_bytes(log[8:12], "big")
+    heads = [log[at : at + 24] for at in range(32, len(log) - frame + 1, frame)] if frame > 24 else [log[32:56]]
+    # A frame has the salts of its log, and a size where it ends a transaction.
+    ends = [number for number, head in enumerate(heads, 1) if head[8:16] == heads[0][8:16] and any(head[4:8])]
+    if not ends:
+        return []
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        read = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+    begins_anew = not path.exists() or path.read_bytes()[:32] != log[:32]
+    if begins_anew or ends[-1] <= read:
+        return []
+    what = f"{path.name}: {ends[-1] - read} pages of later commits are left out, since one before them was changed"
+    return [Flaw(who="database", what=f"{what}, or a crash tore it")]
+
+
 def _without_session(part: str, transaction: Transaction) -> list[Flaw]:
     statement = f"""
-        SELECT session, count(*) FROM hooksdk_{part} WHERE session NOT IN (SELECT id FROM hooksdk_sessions) GROUP BY session"""
+        SELECT session, count(*) FROM hooksdk_{part} WHERE session NOT IN (
+        SELECT id FROM hooksdk_sessions WHERE id IS NOT NULL) GROUP BY session"""
     found = transaction.execute(statement).fetchall()
     what = "the row of session number {} is gone, and {} of its rows are in hooksdk_{}"
     return [Flaw(who="database", what=what.format(key, number, part)) for key, number in found]
@@ -182,14 +203,15 @@ def _sums_now(transaction: Transaction) -> dict[tuple[str, int], tuple[int, int]
 
 
 def _is_whole(space: str, key: str, name: str, body: str, stored: bytes) -> bool:
-    return digest(space, key, body) == bytes(stored) and file_name(name_in(name)) == key
+    return digest(space, key, body) == stored and file_name(name_in(name)) == key
 
 
 def _session(transaction: Transaction, key: int, seal: Seal | None) -> list[Flaw]:
     """What is wrong with a session, as it is at one moment."""
     row: Any = transaction.execute(SESSION, {"id": key}).fetchone()
     if row is None:
-        return []
+        is_null = key is None  # pyright: ignore[reportUnnecessaryComparison] - SQLite stores it in a key, too
+        return [Flaw(who="database", what="a row in hooksdk_sessions was changed: it has no id")] if is_null else []
     who, ends, flaws = name_in(row[1]), ends_in(row[4:]), list[Flaw]()
     if session_key(who) != key:
         return [Flaw(who=who, what="its row in hooksdk_sessions was changed by somebody else: it has another's id")]
@@ -210,22 +232,26 @@ def _known_flaws(transaction: Transaction, who: str, key: int, seal: Seal | None
     state: Any = transaction.execute(STATE, row).fetchone()
     if state is None:
         return []
-    count, entries, upto, body, stored = state
+    count, entries, upto, body, stored, sums = state
     ends = (hash_before(transaction, MESSAGES, row, count), hash_before(transaction, JOURNAL, row, entries))
     sealed = SEALED.match(body)
-    if bytes(stored) != digest(count, entries, upto, *ends, body, sealed[1] if sealed else ""):
+    if stored != digest(count, entries, upto, *ends, body, sealed[1] if sealed else "", sums):
         return [Flaw(who=who, what="hooksdk_states: this row was changed by somebody else", remedy=ANEW)]
     known: dict[str, Any] = json.loads(seal.open(body, key, "state") if seal else "{}" if sealed else body)
     missing = {"message": count, "result": known.get("results", 0), "shown": known.get("shown_count", 0)}
     while found := transaction.execute(ROWS, row).fetchall():
         for kind, number, tag, text, own in found:
-            if digest(key, kind, number, bytes(tag), text) != bytes(own):
+            if digest(key, kind, number, tag, text) != own:
                 what = f"hooksdk_rows, {kind} {number}: this row was changed by somebody else"
                 return [Flaw(who=who, what=what, remedy=ANEW)]
             missing[kind] = missing.get(kind, 0) - 1
         row |= {"kind": found[-1][0], "number": found[-1][1]}
     wrong = [f"{number} of {kind}s" for kind, number in missing.items() if number > 0]
-    return [Flaw(who=who, what=f"hooksdk_rows: rows are missing: {', '.join(wrong)}", remedy=ANEW)] if wrong else []
+    if wrong:
+        return [Flaw(who=who, what=f"hooksdk_rows: rows are missing: {', '.join(wrong)}", remedy=ANEW)]
+    others = sorted(kind for kind in {*missing, *json.loads(sums)} if not is_whole(transaction, row, kind))
+    what = f"hooksdk_rows, {', '.join(others)}: a row is missing, was added, or is an older one"
+    return [Flaw(who=who, what=what, remedy=ANEW)] if others else []
 
 
 async def mend(store: SqlStore, flaw: Flaw) -> None:

@@ -1,6 +1,6 @@
 """Run by test_effects_killed.py in a process of its own: payments whose process is killed, and what is said of them then.
 
-python effects_child.py LOOP STORE FOLDER TIMES SEED
+python effects_child.py LOOP STORE FOLDER TIMES SEED [random]
 """
 
 from __future__ import annotations
@@ -79,19 +79,20 @@ class Bank:
         return Watches
 
 
-def kills(loop: str, place: str, folder: Path, times: int, seed: int) -> dict[str, int]:
+def kills(loop: str, place: str, folder: Path, times: int, seed: int, points: Sequence[str] = POINTS) -> dict[str, int]:
     """Fork a worker for each round, let it die, and look at what it left."""
+    work, look = roles(loop)
     chance = random.Random(seed)
     seen = Counter[str]()
     for number in range(times):
-        point = POINTS[number % len(POINTS)]
+        point = points[number % len(points)]
         keys = [f"p{number}{letter}" for letter in "abc"[: chance.choice([1, 1, 3])]]
         bank = Bank(folder, point, chance.choice(keys))
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
-            anyio.run(WORK[loop], maker(place, lease=0.5), bank, f"s{number // 20}", keys, writer)
+            anyio.run(work, maker(place, lease=0.5), bank, f"s{number // 20}", keys, writer)
             os._exit(0)
         os.close(writer)
         if point == "any time":
@@ -102,7 +103,7 @@ def kills(loop: str, place: str, folder: Path, times: int, seed: int) -> dict[st
         with os.fdopen(reader) as pipe:
             told = pipe.read().split()
         seen["kills"] += 1
-        seen.update(anyio.run(LOOK[loop], maker(place, lease=60), Bank(folder), f"s{number // 20}", keys, told))
+        seen.update(anyio.run(look, maker(place, lease=60), Bank(folder), f"s{number // 20}", keys, told))
     return dict(seen)
 
 
@@ -235,10 +236,21 @@ async def look_at_gateway(
     return seen
 
 
-WORK = {"own": work, "gateway": work_at_gateway}
-LOOK = {"own": look, "gateway": look_at_gateway}
+def roles(loop: str) -> tuple[Any, Any]:
+    """Who pays in this loop, and who looks at what was left."""
+    if loop == "own":
+        return work, look
+    if loop == "gateway":
+        return work_at_gateway, look_at_gateway
+    import effects_elsewhere as elsewhere
+
+    if loop == "sync":
+        return elsewhere.work_plainly, look
+    return elsewhere.worker(loop), elsewhere.looker(loop)
 
 
 if __name__ == "__main__":
-    _, loop, place, folder, times, seed = sys.argv
-    print(json.dumps(kills(loop, place, Path(folder), int(times), int(seed))))
+    sys.modules["effects_child"] = sys.modules["__main__"]
+    _, loop, place, folder, times, seed, *random_alone = sys.argv
+    points = ("any time",) if random_alone else POINTS
+    print(json.dumps(kills(loop, place, Path(folder), int(times), int(seed), points)))
