@@ -6,6 +6,7 @@ import json
 from typing import Any, cast
 
 from hooksdk.errors import StoreError
+from hooksdk.stores._names import name_in
 from hooksdk.stores._sealing import Seal
 from hooksdk.stores._transaction import Transaction
 from hooksdk.stores.summaries import FIRST_ENTRIES, FIRST_MESSAGES
@@ -43,7 +44,7 @@ def read_beginnings(transaction: Transaction, seal: Seal) -> list[SessionBeginni
                 problems[key] = f"a row of it cannot be read: {error}"
     return [
         SessionBeginning(
-            session_id=json.loads(name),
+            session_id=name_in(name),
             messages=first["messages"].get(key, ()) if key not in problems else (),
             journal=first["journal"].get(key, ()) if key not in problems else (),
             changed=None if key in problems else changed,

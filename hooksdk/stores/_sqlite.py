@@ -164,8 +164,8 @@ class SqliteDriver:
     def problem(self, error: Exception) -> str | None:
         """Why SQLite, or the file system, refuses; None for an error that is not theirs."""
         if isinstance(error, (TypeError, ValueError, AttributeError)) and not isinstance(error, HookSDKError):
-            # of whoever reads a row: SQLite stores anything in any column
-            return f"a row has something else than was stored ({type(error).__name__}: {error}). Nothing was changed"
+            # SQLite stores anything in any column, so a row that somebody has changed may be of other types.
+            return f"what it read is of no use here ({type(error).__name__}: {error}). Try `hooksdk sessions doctor`"
         if not isinstance(error, (sqlite3.Error, OSError)):
             return None
         if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":

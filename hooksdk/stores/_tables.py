@@ -56,8 +56,12 @@ def migrate(transaction: Transaction) -> int:
             transaction.execute(statement)
     elif version == 1:
         transaction.execute("ALTER TABLE hooksdk_sessions ADD COLUMN changed DOUBLE PRECISION")
-    if version:
+    if 0 < version < 4:
         _add_hashes(transaction)
+    elif version == 4:  # whose states had no sums; states and rows are made anew from messages and journal
+        transaction.execute("ALTER TABLE hooksdk_states ADD COLUMN sums TEXT NOT NULL DEFAULT ''")
+        transaction.execute("DELETE FROM hooksdk_states")
+        transaction.execute("DELETE FROM hooksdk_rows")
     transaction.execute("INSERT INTO hooksdk_schema (version) VALUES (:version)", {"version": VERSION})
     return VERSION
 

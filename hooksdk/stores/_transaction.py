@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 # The version of the tables.
-VERSION = 4
+VERSION = 5
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 

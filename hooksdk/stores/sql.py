@@ -26,7 +26,7 @@ from hooksdk.stores import _digests, _holders
 from hooksdk.stores._chains import ends_in, read_session
 from hooksdk.stores._database import Database, Driver
 from hooksdk.stores._hashes import NO_ROWS, session_key
-from hooksdk.stores._names import OLD_FILES, journal_of
+from hooksdk.stores._names import OLD_FILES, journal_of, name_in
 from hooksdk.stores._sealing import PLAIN, Seal
 from hooksdk.stores._sql_log import RENEW, SqlLog
 from hooksdk.stores._transaction import Run, Transaction
@@ -325,7 +325,7 @@ class SqlStore(SqlValues):
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions, sorted."""
-        return sorted(json.loads(name) for (name,) in await self.fetch("SELECT name FROM hooksdk_sessions"))
+        return sorted(name_in(name) for (name,) in await self.fetch("SELECT name FROM hooksdk_sessions"))
 
     async def list_beginnings(self) -> list[SessionBeginning]:
         """The first rows of every session, and when it was last written."""

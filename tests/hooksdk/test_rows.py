@@ -345,6 +345,17 @@ async def test_a_prompts_row_that_somebody_took_away_is_missed(store: SqlStore, 
     assert await examine(store) == []
 
 
+async def test_tables_of_version_4_whose_states_had_no_sums_are_led_to_this_version(store: SqlStore) -> None:
+    await filled(store)
+    await run_sql(store, "ALTER TABLE hooksdk_states DROP COLUMN sums")
+    await run_sql(store, "UPDATE hooksdk_schema SET version = 4")
+    later = SqlStore(store.file.parent if store.file else store._url)
+    await opens_right(later)
+    assert await examine(later) == []
+    await opens_right(later)
+    await later.aclose()
+
+
 async def test_rows_of_another_session_in_the_place_of_ones_own_are_refused(store: SqlStore) -> None:
     await filled(store, session_id="other")
     await filled(store)

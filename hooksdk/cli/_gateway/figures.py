@@ -11,6 +11,7 @@ import anyio
 
 from hooksdk import Config, Host, MemoryStore, Tool
 from hooksdk.config import PluginConfig, fold
+from hooksdk.errors import HookSDKError
 from hooksdk.gateway import GatewayConfig, profile_of
 from hooksdk.gateway.listing import ClientListing
 from hooksdk.mcp import McpServers
@@ -78,10 +79,17 @@ def measure(entries: Mapping[str, Any], config: Config, profile: str = "", expos
 
 
 async def _measure(entries: Mapping[str, Any], config: Config, settings: GatewayConfig, expose: Expose) -> Figures:
-    quick = {name: {**entry, "start_timeout": _PATIENCE} for name, entry in entries.items()}
+    quick, problems = dict[str, Any](), dict[str, str]()
+    for name, entry in entries.items():
+        one = {name: {**entry, "start_timeout": _PATIENCE}}
+        try:
+            McpServers(one)
+            quick |= one
+        except HookSDKError as error:  # as where the client's environment has a key, and this one has not
+            problems[name] = str(error)
     async with McpServers(quick) as servers:
         tools = servers.tools()
-        problems = {one.name: one.problem or one.state for one in servers.status.values() if one.state != "up"}
+        problems |= {one.name: one.problem or one.state for one in servers.status.values() if one.state != "up"}
     section = config.plugin(_SEARCH) or PluginConfig()
     is_on = section.enabled is not False and not any(fold(name) == _SEARCH for name in config.deny)
     search = {_SEARCH: {"enabled": is_on, "config": section.config}}
