@@ -40,8 +40,8 @@ NEEDS = {
     "pydantic-ai": "hooksdk.adapters.pydantic_ai",
     "strands": "hooksdk.adapters.strands",
     "cli": "hooksdk.cli.*",
-    "cli,mcp": "hooksdk.cli._demo.real hooksdk.cli._edits.client_text hooksdk.cli._gateway.install "
-    "hooksdk.cli._gateway.places hooksdk.cli._gateway.serve "
+    "cli,mcp": "hooksdk.cli._demo.real hooksdk.cli._edits.client_text hooksdk.cli._gateway.figures "
+    "hooksdk.cli._gateway.install hooksdk.cli._gateway.places hooksdk.cli._gateway.serve hooksdk.cli._gateway.trial "
     "hooksdk.cli._gateway.uninstall hooksdk.cli._mcp.import_servers "
     "hooksdk.cli._mcp.servers hooksdk.cli._mcp.sign_in",
     "cli,prove": "hooksdk.cli._proofs.real",

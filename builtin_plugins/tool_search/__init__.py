@@ -171,7 +171,7 @@ class ToolSearch:
         """The tools that are shown in the place of these."""
         answers = {"tool_search": self._find, "tool_describe": self._show}
         executors = {"tool_search": self._search, "tool_describe": self._describe, "tool_call": self._call_batch}
-        slowest = max(tool.timeout for tool in tools)
+        slowest = max((tool.timeout for tool in tools), default=0.0)
         if self._way == "native":
             answers.pop("tool_describe")
             description = self._config.descriptions.get("tool_search") or self._names.fill(sentences.NATIVE_SEARCH)

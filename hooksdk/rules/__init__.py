@@ -33,7 +33,6 @@ from hooksdk.rules._facts import (
     Triggered,
     current_folder,
     named_arguments,
-    sample,
     says_part_of_a_name,
     wildcard,
 )
@@ -68,7 +67,6 @@ __all__ = [
     "is_about",
     "named_arguments",
     "names_in_schema",
-    "sample",
     "says_part_of_a_name",
     "unknown_arguments",
     "wildcard",

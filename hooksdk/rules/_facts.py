@@ -16,7 +16,6 @@ from typing import Any, Literal, cast, get_args
 from hooksdk.hooks import BeforeToolCall, Event
 from hooksdk.patterns import ToolPattern
 from hooksdk.tools import Tool
-from hooksdk.values import as_list, as_object
 
 # Set by whoever judges a call that runs in another folder than its run's workspace. Rules take a relative word of such
 # a call for a path from either; the relative paths of the rules themselves mean the workspace.
@@ -304,22 +303,6 @@ class CallClass:
 def named_arguments(facts: Iterable[Fact]) -> list[NamedArgument]:
     """Those that the facts of a rule name, each once."""
     return list(dict.fromkeys(chain.from_iterable(fact.named() for fact in facts if isinstance(fact, CallFact))))
-
-
-_SAMPLES: Mapping[str, object] = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": [], "null": None}
-
-
-def sample(schema: object, *, only_required: bool) -> object:
-    """A value that is likely to fit a JSON Schema, with all that it names or with no more than it requires."""
-    said = as_object(schema)
-    fixed = [said[key] for key in ("const", "default") if key in said]
-    if choices := [*fixed, *as_list(said.get("enum")), *as_list(said.get("examples"))]:
-        return choices[0]
-    if said.get("type") != "object":
-        return said.get("minimum", _SAMPLES.get(str(said.get("type")), "x"))
-    properties, required = as_object(said.get("properties")), map(str, as_list(said.get("required")))
-    names = required if only_required else {**properties, **dict.fromkeys(required)}
-    return {name: sample(properties.get(name), only_required=only_required) for name in names}
 
 
 def says_part_of_a_name(pattern: str) -> bool:

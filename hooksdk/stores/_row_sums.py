@@ -7,18 +7,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hooksdk.stores import _digests
-from hooksdk.stores._kept_rows import RECENT_ROWS, STATE
 
 if TYPE_CHECKING:
     from hooksdk.stores._transaction import Transaction
 
+SUMS = "SELECT sums FROM hooksdk_states WHERE session = :id"
+# Numbers between two rows that are looked at together.
+NEAR = 200
 HASHES = """
 SELECT number, hash FROM hooksdk_rows WHERE session = :id AND kind = :kind AND number >= :first AND number <= :last"""
 
 
 def sums_in(transaction: Transaction, row: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """By kind: how many rows of a session are kept, and the sum of their hashes, as its state has them."""
-    state: Any = transaction.execute(STATE, row).fetchone()
+    state: Any = transaction.execute(SUMS, row).fetchone()
     return {kind: (number, total) for kind, (number, total) in json.loads(state[-1]).items()} if state else {}
 
 
@@ -48,7 +50,7 @@ def _runs(rows: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """The rows by number, parted where many numbers are between two of them."""
     runs: list[list[dict[str, Any]]] = []
     for row in rows:
-        if runs and row["number"] - runs[-1][-1]["number"] <= RECENT_ROWS:
+        if runs and row["number"] - runs[-1][-1]["number"] <= NEAR:
             runs[-1].append(row)
         else:
             runs.append([row])

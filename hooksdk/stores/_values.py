@@ -22,9 +22,6 @@ ADD_VALUE = """
 INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash) ON CONFLICT (space, key) DO NOTHING"""
 LOOK_AT_VALUE = "SELECT body, hash FROM hooksdk_values WHERE space = :space AND key = :key"
 REPLACE_VALUE = "UPDATE hooksdk_values SET body = :body, hash = :hash WHERE space = :space AND key = :key"
-OTHER_VALUES = "SELECT space, key FROM hooksdk_values WHERE body NOT LIKE :prefix LIMIT :limit"
-# Values that are encrypted anew in one transaction.
-VALUES_AT_ONCE = 100
 DELETE_VALUE = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
 
 
@@ -74,16 +71,6 @@ class SqlValues(Protocol):
 
         return await self.database.transaction(change)
 
-    def rekey_values(self, transaction: Transaction) -> int:
-        """Encrypt some values anew; answers how many."""
-        row = {"prefix": f"~{self.seal.key_id}:%", "limit": VALUES_AT_ONCE}
-        found = transaction.execute(OTHER_VALUES, row).fetchall()
-        for space, key in found:
-            place: dict[str, Any] = {"space": space, "key": key}
-            text, old = value_in(transaction, place, self.seal, alone=True)
-            write_value(transaction, _with_body(place, text or "null", self.seal), old)
-        return len(found)
-
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
         database, row = self.database, {"space": file_name(space), "key": file_name(key), "hash": None}
@@ -101,10 +88,10 @@ class SqlValues(Protocol):
 
 def value_row(space: str, key: str, text: str, seal: Seal) -> dict[str, Any]:
     """The row of a value, by its JSON."""
-    return _with_body({"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}, text, seal)
+    return with_body({"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}, text, seal)
 
 
-def _with_body(place: dict[str, Any], text: str, seal: Seal) -> dict[str, Any]:
+def with_body(place: dict[str, Any], text: str, seal: Seal) -> dict[str, Any]:
     body = seal.close(text, "value", place["space"], place["key"])
     return {**place, "body": body, "hash": digest(place["space"], place["key"], body)}
 

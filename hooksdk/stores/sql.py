@@ -12,7 +12,7 @@ import importlib.util
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -345,23 +345,6 @@ class SqlStore(SqlValues):
         finally:
             await log.close()
         return True
-
-    async def rekey(self) -> AsyncGenerator[tuple[str, str]]:
-        """Encrypt everything anew with the first key, a session at a time: yields each session's id, and `encrypted`,
-        `unchanged`, or why it stays as it is; in the end the number of values. Raises `ConfigError` without a key."""
-        if not self.seal.key_id:
-            raise ConfigError("sessions.key", ("there is no key to encrypt with",))
-        for session_id in await self.list_sessions():
-            try:
-                log = await self.open_session(session_id, wait=0)
-                try:
-                    yield session_id, "encrypted" if await log.rekey() else "unchanged"
-                finally:
-                    await log.close()
-            except (SessionBusy, StoreError) as error:
-                yield session_id, str(error)
-        while await self.database.transaction(self.rekey_values):
-            pass
 
     async def aclose(self) -> None:
         """Let every session go, and close the connections."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import json
+import struct
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
@@ -44,6 +44,10 @@ CHANGED_VALUE = "space {}, key {}: this row was changed by somebody else"
 PARTS = ("messages", "journal", "rows", "states")
 # Rows that are read at a time.
 PAGE = 2_000
+# Bytes at the beginning of SQLite's log, and before each page in it.
+HEADER, FRAME = 32, 24
+# How often a log is read anew that somebody writes to.
+LOOKS = 20
 RECOUNT, ANEW = "count anew what is there", "make these rows anew"
 
 
@@ -149,25 +153,41 @@ def _pages(transaction: Transaction) -> list[Flaw]:
 
 def _log_beside(file: Path, _transaction: Transaction) -> list[Flaw]:
     """What was committed to SQLite's log, and is left out since something before it in the log is not what was
-    written."""
-    import sqlite3
-
+    written. The log's checksums tell, as https://sqlite.org/fileformat2.html#walformat has them."""
     path = file.with_name(f"{file.name}-wal")
-    log = path.read_bytes() if path.exists() else b""
-    frame = 24 + int.from_bytes(log[8:12], "big")
-    heads = [log[at : at + 24] for at in range(32, len(log) - frame + 1, frame)] if frame > 24 else [log[32:56]]
-    # A frame has the salts of its log, and a size where it ends a transaction.
-    ends = [number for number, head in enumerate(heads, 1) if head[8:16] == heads[0][8:16] and any(head[4:8])]
-    if not ends:
+    for _ in range(LOOKS):
+        log, again = (path.read_bytes() if path.exists() else b"" for _ in range(2))
+        if log == again:  # nobody was writing it
+            break
+    else:
         return []
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        read = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
-    begins_anew = not path.exists() or path.read_bytes()[:32] != log[:32]
-    if begins_anew or ends[-1] <= read:
+    if len(log) < HEADER:
         return []
-    what = f"{path.name}: {ends[-1] - read} pages of later commits are left out, since one before them was changed"
+    order, size = ">" if log[3] & 1 else "<", FRAME + int.from_bytes(log[8:12], "big")
+    sums = _checksum(order, log[:24], (0, 0))
+    is_whole = struct.pack(">2I", *sums) == log[24:HEADER]
+    # A frame that an older log has left behind has other salts.
+    salts, last = log[16:24] if is_whole else log[40:48], 0
+    for number, at in enumerate(range(HEADER, len(log) - size + 1, size), 1):
+        head = log[at : at + FRAME]
+        if is_whole:
+            sums = _checksum(order, head[:8] + log[at + FRAME : at + size], sums)
+            is_whole = head[8:] == salts + struct.pack(">2I", *sums)
+        if not is_whole and head[8:16] == salts and any(head[4:8]):  # the end of a transaction
+            last = number
+    if not last:
+        return []
+    what = f"{path.name}: commits up to page {last} of it are left out, since one before them was changed"
     return [Flaw(who="database", what=f"{what}, or a crash tore it")]
+
+
+def _checksum(order: str, data: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    one, two = sums
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        one = (one + even + two) & 0xFFFFFFFF
+        two = (two + odd + one) & 0xFFFFFFFF
+    return one, two
 
 
 def _without_session(part: str, transaction: Transaction) -> list[Flaw]:

@@ -14,6 +14,7 @@ from hooksdk import Host
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores import SqlStore, _kept_rows, open_store
+from hooksdk.stores.rekeying import rekey
 from hooksdk.transcript import Results
 from tests.hooksdk.commands import hooksdk
 
@@ -91,8 +92,8 @@ async def test_a_new_key_takes_the_place_of_none_and_of_an_old_one(make: Make) -
         messages, journal = await store.read_session("s")
     for keys in ([OLD], [NEW, OLD]):
         async with closing(make(keys)) as store:
-            assert [one async for one in store.rekey()] == [("s", "encrypted")]
-            assert [one async for one in store.rekey()] == [("s", "unchanged")]
+            assert [one async for one in rekey(store)] == [("s", "encrypted")]
+            assert [one async for one in rekey(store)] == [("s", "unchanged")]
     async with closing(make([NEW])) as store:
         after = await store.read_session("s")
         assert (after[0], after[1][: len(journal)]) == (messages, journal)
@@ -106,8 +107,8 @@ async def test_a_session_that_somebody_holds_is_left_for_the_next_time(tmp_path:
     async with closing(SqlStore(tmp_path)) as holder, closing(SqlStore(tmp_path, keys=[OLD])) as store:
         await fill(holder)
         async with opened(holder, form=None):
-            assert [(name, "is held" in why) async for name, why in store.rekey()] == [("s", True)]
-        assert [one async for one in store.rekey()] == [("s", "encrypted")]
+            assert [(name, "is held" in why) async for name, why in rekey(store)] == [("s", True)]
+        assert [one async for one in rekey(store)] == [("s", "encrypted")]
 
 
 async def test_a_text_that_was_moved_to_another_place_is_refused(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores import SqlStore, Store, _old_files, _tables, open_store
 from hooksdk.stores._names import file_name
+from hooksdk.stores.rekeying import rekey
 from tests.hooksdk.tables import run_sql, select
 
 pytestmark = pytest.mark.anyio
@@ -221,7 +222,7 @@ async def test_files_that_come_back_after_a_new_key_are_not_taken_over_twice(ses
     assert await listed(sessions) == ["died", "kept"]
     key = secrets.token_bytes(32)
     store = SqlStore(sessions, keys=[key])
-    assert [one async for one in store.rekey()] == [("died", "encrypted"), ("kept", "encrypted")]
+    assert [one async for one in rekey(store)] == [("died", "encrypted"), ("kept", "encrypted")]
     assert await store.list_keys(_old_files.TAKEN)
     await store.aclose()
     shutil.copytree(AS_FILES / "sessions", sessions, dirs_exist_ok=True)

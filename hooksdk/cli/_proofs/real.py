@@ -13,8 +13,9 @@ from hooksdk import Annotations, Host, Run, Tool, ToolCall
 from hooksdk.cli._policy_calls import SeenCall, judge_call, schema_of_call
 from hooksdk.cli._project import ThrowawayStore
 from hooksdk.hooks import BeforeToolCall
-from hooksdk.rules import CallClass, CallFact, Claim, RunFact, ToolFact, sample
+from hooksdk.rules import CallClass, CallFact, Claim, RunFact, ToolFact
 from hooksdk.rules.proofs import Example
+from hooksdk.rules.samples import sample
 from hooksdk.testing import ScriptedApprover
 from hooksdk.values import as_object
 

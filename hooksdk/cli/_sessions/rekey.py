@@ -10,6 +10,7 @@ from hooksdk.cli._console import View, counted, one_line, stdout_console
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._sessions.look import with_store
 from hooksdk.stores import SqlStore
+from hooksdk.stores.rekeying import rekey
 
 
 def rekey_sessions(as_json: Json = False, project: Project = Path(), store: StorePlace = None) -> None:
@@ -19,7 +20,7 @@ def rekey_sessions(as_json: Json = False, project: Project = Path(), store: Stor
     async def work(opened: SqlStore) -> tuple[list[str], dict[str, str]]:
         encrypted: list[str] = []
         left: dict[str, str] = {}
-        async for session_id, outcome in opened.rekey():
+        async for session_id, outcome in rekey(opened):
             if outcome == "encrypted":
                 encrypted.append(session_id)
             elif outcome != "unchanged":
