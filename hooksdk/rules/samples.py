@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from hooksdk.values import as_list, as_object
 
+__all__ = ["sample"]
+
 _SAMPLES: Mapping[str, object] = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": [], "null": None}
 
 

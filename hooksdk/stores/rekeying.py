@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from hooksdk.stores._transaction import Transaction
     from hooksdk.stores.sql import SqlStore
 
+__all__ = ["rekey"]
+
 OTHER_VALUES = "SELECT space, key FROM hooksdk_values WHERE body NOT LIKE :prefix LIMIT :limit"
 # Values that are encrypted anew in one transaction.
 VALUES_AT_ONCE = 100
