@@ -33,6 +33,7 @@ from hooksdk._run.tools import grant_uncatalogued, settle_tools, tell_settled, w
 from hooksdk._run.written_calls import notice_text_calls
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe, run_shielded
+from hooksdk._transcript.encoding import is_reason
 from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -159,7 +160,7 @@ class Run(AsyncOnly):
             await self._agent_start()
             if not self._parts.for_others:
                 *earlier, newest = prompt_texts(self._state.input, self._parts.format)
-                for text in (*(one for one in earlier if not self._parts.reading.is_reason(one)), newest):
+                for text in (*(one for one in earlier if not is_reason(one, self._parts.reading.reasons)), newest):
                     self._parts.reading.say(text)
             began = {"model": self.info.model, "folder": self.info.workspace_dir}
             began["requester"] = self.mask(identity_of(self.info.requester))

@@ -38,7 +38,7 @@ _PANELS = {
     "Start here": ("demo", "guard", "gateway", "run"),
     "Rules and approvals": ("policy", "approvals", "trust", "config", "doctor"),
     "Plugins, tools and servers": ("plugins", "tools", "mcp"),
-    "Look back": ("sessions", "report", "replay", "audit"),
+    "Look back": ("sessions", "trim", "report", "replay", "audit"),
 }
 # The last section of a command's docstring begins so.
 OPTIONS = "\n\nOptions:\n"

@@ -64,7 +64,8 @@ def _section(model: Any) -> dict[str, Any]:
 def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
     """A model's schema without references, each setting with the words of its class."""
     schema = model.model_json_schema()
-    models = {one.__name__: one for one in _known_models(BaseModel)}
+    own = ("hooksdk.", "builtin_plugins.")  # others in this process may have models of the same names
+    models = {one.__name__: one for one in _known_models(BaseModel) if one.__module__.startswith(own)}
     parts = schema.pop("$defs", {})
 
     def whole(value: Any, name: str = "") -> Any:
