@@ -1,6 +1,6 @@
 """The list of tools that a gateway's client is told of, for commands that count it.
 
-Status: experimental.
+Status: trial.
 """
 
 from __future__ import annotations

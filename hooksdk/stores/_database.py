@@ -147,7 +147,7 @@ class Database:
         """Make what is missing: the file, the tables, and what newer versions added to them."""
         version = self._driver.version()
         if type(version) is not int:
-            raise TypeError(f"the version of the tables is {version!r}")
+            raise StoreError(self.where, f"the version of its tables is {version!r}, no number. Nothing was changed")
         if version < VERSION:
             from hooksdk.stores._tables import migrate  # most processes find the tables as they should be
 

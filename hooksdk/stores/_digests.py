@@ -46,8 +46,7 @@ def sums_of(names: Iterable[str], values: Iterable[tuple[str, str, bytes]]) -> d
     sums: dict[tuple[str, int], tuple[int, int]] = {}
     hashes = ((SESSIONS, own[0], own) for own in map(digest, names))
     for kind, part, own in [*hashes, *((VALUES, _part(space, key), own) for space, key, own in values)]:
-        number, total = sums.get((kind, part), (0, 0))
-        sums[kind, part] = number + 1, (total + _summand(own)) & MASK
+        sums[kind, part] = sum_of([own], sums.get((kind, part), (0, 0)))
     return sums
 
 

@@ -32,6 +32,7 @@ def is_whole(transaction: Transaction, row: dict[str, Any], kind: str) -> bool:
 
 
 def place_of(row: dict[str, Any]) -> tuple[str, int]:
+    """Where a row stands: by kind, then by number."""
     return row["kind"], row["number"]
 
 

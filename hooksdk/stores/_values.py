@@ -92,6 +92,7 @@ def value_row(space: str, key: str, text: str, seal: Seal) -> dict[str, Any]:
 
 
 def with_body(place: dict[str, Any], text: str, seal: Seal) -> dict[str, Any]:
+    """The row at a space and key with its JSON, encrypted where the store has keys, and the hash of it."""
     body = seal.close(text, "value", place["space"], place["key"])
     return {**place, "body": body, "hash": digest(place["space"], place["key"], body)}
 

@@ -15,12 +15,12 @@ from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores import _digests
 from hooksdk.stores._chains import check_ends, ends_in, read_chain
 from hooksdk.stores._hashes import session_key
-from hooksdk.stores._names import file_name, journal_of
+from hooksdk.stores._names import file_name, journal_of, name_in
 from hooksdk.stores._old_files import VERSION, OldSession, insert_session, named_in, read_old_session
 from hooksdk.stores._values import write_value
 from hooksdk.stores.files import replace_file, sync_directory
 from hooksdk.stores.sql import SqlStore
-from hooksdk.stores.upkeep import SESSION, Flaw, examine, list_all, list_ends, look_at, name_in
+from hooksdk.stores.upkeep import SESSION, Flaw, examine, list_all, list_ends, look_at
 from hooksdk.tasks import in_thread
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from hooksdk.config import state_folder
 from hooksdk.errors import SessionBusy, StoreError
-from hooksdk.stores._names import file_name
+from hooksdk.stores._names import file_name, name_in
 from hooksdk.stores._old_files import KEPT, TAKEN
 from hooksdk.stores.files import replace_file
 from hooksdk.tasks import in_thread
@@ -133,7 +133,7 @@ async def find(store: SqlStore, erasure: Erasure) -> list[str]:
     that are only old by their age, and what is held last."""
     if not await store.list_sessions():  # which makes no file
         return []
-    stored = {json.loads(name): more for name, *more in await store.fetch(SESSIONS)}
+    stored = {name_in(name): more for name, *more in await store.fetch(SESSIONS)}
     if erasure.before is not None:
         old = {one: (held, time) for one, (time, held) in stored.items() if time is not None and time < erasure.before}
         newer = {above for one in stored if one not in old for above in _beginnings(one)}
@@ -141,8 +141,8 @@ async def find(store: SqlStore, erasure: Erasure) -> list[str]:
     parents, order = dict[str, str](), [*erasure.sessions]
     for name, *row in await store.fetch(FORMATS):
         for entry in _entries(store, [row]):
-            parents.setdefault(json.loads(name), str(entry.get("parent")))
-            order += [json.loads(name)] if entry.get("requester") == (erasure.requester or ()) else []
+            parents.setdefault(name_in(name), str(entry.get("parent")))
+            order += [name_in(name)] if entry.get("requester") == (erasure.requester or ()) else []
     below = dict[str, list[str]]()
     for one in stored:
         for above in (*_beginnings(one), parents.get(one, "")):

@@ -279,7 +279,7 @@ class SqlStore(SqlValues):
         holder is alive, False where its lease has lapsed, or its process, of this machine, has ended."""
         beginning = json.dumps(prefix)[:-1]
         held = await self.fetch(HELD, beginning=beginning, length=len(beginning))
-        return {json.loads(name): bool(alive) and not _holders.is_gone(holder) for name, holder, alive in held}
+        return {name_in(name): bool(alive) and not _holders.is_gone(holder) for name, holder, alive in held}
 
     async def look(self, step: Callable[[Transaction], T], absent: T) -> T:
         """Read in one transaction; `absent` where there is no database yet."""

@@ -69,13 +69,13 @@ class Flaw:
 async def list_holders(store: SqlStore) -> dict[str, str]:
     """By session that somebody has open: who, such as `process 4711 on HOST`."""
     rows = await store.fetch(HELD)
-    return {json.loads(name): _holders.readable(holder) for name, holder in rows if not _holders.is_gone(holder)}
+    return {name_in(name): _holders.readable(holder) for name, holder in rows if not _holders.is_gone(holder)}
 
 
 async def list_ends(store: SqlStore) -> dict[str, bytes]:
     """By session what changes with each of its messages and entries."""
     rows = await store.fetch("SELECT name, messages_hash, journal_hash FROM hooksdk_sessions")
-    return {json.loads(name): bytes(messages) + bytes(journal) for name, messages, journal in rows}
+    return {name_in(name): bytes(messages) + bytes(journal) for name, messages, journal in rows}
 
 
 # Damage

@@ -14,11 +14,12 @@ import pytest
 
 from hooksdk.errors import StoreError
 from hooksdk.stores import SqlStore
-from hooksdk.stores.upkeep import examine
+from hooksdk.stores.erasing import Erasure, find
+from hooksdk.stores.upkeep import examine, list_ends, list_holders
 from tests.hooksdk.tables import run_sql
 
 HERE = Path(__file__).parent
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 @pytest.mark.timeout(3_600)
@@ -86,3 +87,13 @@ def test_a_bit_in_the_log_that_hides_later_commits_is_found_by_the_doctor(tmp_pa
         await copy.aclose()
 
     anyio.run(run)
+
+
+async def test_a_session_whose_name_somebody_has_changed_ends_no_list_in_a_traceback(tmp_path: Path) -> None:
+    store = SqlStore(tmp_path)
+    log = await store.open_session("s")
+    await run_sql(store, "UPDATE hooksdk_sessions SET name = '\"s'")
+    assert list(await store.list_held()) == list(await list_holders(store)) == list(await list_ends(store)) == ['"s']
+    assert await find(store, Erasure(before=0)) == []
+    await log.close()
+    await store.aclose()

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from hooksdk.cli._config.trust import config_app
 from hooksdk.cli._console import print_json
 from hooksdk.cli._proofs.properties import PolicyConfig
-from hooksdk.config import TRUST_TABLE, Config, PluginConfig
+from hooksdk.config import TRUST_TABLE, Config, PluginConfig, retention_of
 from hooksdk.gateway import GatewayConfig
 from hooksdk.guard import GuardConfig
 from hooksdk.host import look_at, survey
@@ -45,8 +45,10 @@ def config_schema() -> dict[str, Any]:
     schema = _schema_of(Config)
     tables = {"gateway": GatewayConfig, "guard": GuardConfig, "policy": PolicyConfig}
     schema["properties"] |= {name: _schema_of(model) for name, model in tables.items()}
-    size = dict.fromkeys(("keep", "keep_size", "key"), _TEXT)
-    schema["properties"]["sessions"] = {"type": "object", "properties": size, "additionalProperties": False}
+    sessions = schema["properties"]["sessions"] = _schema_of(type(retention_of({})))
+    for setting in sessions["properties"].values():  # numbers with a unit, such as "30d", are written as text
+        setting |= _TEXT
+        del setting["anyOf"], setting["default"]
     schema["properties"][TRUST_TABLE] = {"type": "object", "description": "What `hooksdk trust` has written."}
     plugins = {one.id: look_at(one, Config()).holder for one in survey(Config(), Path()) if one.origin == "built-in"}
     sections = {name: _section(getattr(holder, "Config", None)) for name, holder in plugins.items()}
