@@ -82,7 +82,8 @@ class DBOSDriver:
         try:
             while True:
                 if self.later and self._waits(workflow_id):
-                    return Answer(waiting=[*dict.fromkeys(self.later)])
+                    # In the order of the calls: those of one reply are asked about at once, so in any order.
+                    return Answer(waiting=sorted({*self.later}, key=lambda call: (len(call), call)))
                 status = await DBOS.get_workflow_status_async(workflow_id)
                 if status is not None and status.status not in {"PENDING", "ENQUEUED"}:
                     handle: Any = await DBOS.retrieve_workflow_async(workflow_id)
