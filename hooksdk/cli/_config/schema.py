@@ -47,7 +47,7 @@ def config_schema() -> dict[str, Any]:
     schema["properties"] |= {name: _schema_of(model) for name, model in tables.items()}
     sessions = schema["properties"]["sessions"] = _schema_of(type(retention_of({})))
     for setting in sessions["properties"].values():  # numbers with a unit, such as "30d", are written as text
-        setting |= _TEXT
+        setting.update(_TEXT)
         del setting["anyOf"], setting["default"]
     schema["properties"][TRUST_TABLE] = {"type": "object", "description": "What `hooksdk trust` has written."}
     plugins = {one.id: look_at(one, Config()).holder for one in survey(Config(), Path()) if one.origin == "built-in"}
